@@ -1,0 +1,9 @@
+#!/bin/sh
+# expect: partial
+# decides: next-migration
+# The report's session is ended and the migration goes through. The report starts again as before, the
+# runner is as before: the next migration meets the same queue.
+set -eu
+kubectl -n shop exec postgres-0 -c postgres -- pkill -TERM -f '^postgres: reports '
+kubectl -n shop wait --for=condition=complete job/orders-migrate-0042 --timeout=60s
+kubectl -n shop rollout status deployment/orders-api --timeout=60s

@@ -1,0 +1,45 @@
+#!/bin/sh
+# expect: right
+# The runner gives up a lock after 2 s and tries again. The waiting statement is ended, the Job's next
+# pod uses the new runner, and the report's session is ended at a moment when a try is waiting.
+set -eu
+kubectl -n shop apply --server-side --force-conflicts -f - <<'YAML'
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: migrate-runner
+data:
+  migrate.sh: |
+    #!/bin/sh
+    # migrate.sh NUMBER: applies one migration, once, in one transaction. Waits 2 s for a lock, and tries again.
+    set -eu
+    number=$1
+    done_already=$(psql -XAtc "select count(*) from schema_migrations where version = '$number'")
+    if [ "$done_already" = 1 ]; then
+      echo "$number is applied already"
+      exit 0
+    fi
+    export PGOPTIONS='-c lock_timeout=2s'
+    for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+      echo "applying $number, try $try"
+      if psql -X -v ON_ERROR_STOP=1 --single-transaction \
+        -f "/migrations/$number.sql" \
+        -c "insert into schema_migrations (version) values ('$number')"; then
+        echo "applied $number"
+        exit 0
+      fi
+      sleep 5
+    done
+    exit 1
+YAML
+in_postgres() { kubectl -n shop exec postgres-0 -c postgres -- "$@"; }
+in_postgres pkill -TERM -f '^postgres: migrator ' || true
+end=$(($(date +%s) + 120))
+until [ "$(kubectl -n shop get job orders-migrate-0042 -o 'jsonpath={.status.succeeded}')" = 1 ]; do
+  [ "$(date +%s)" -lt "$end" ] || { echo "the migration did not get its turn" >&2; exit 1; }
+  if in_postgres pgrep -f '^postgres: migrator .* waiting$' >/dev/null; then
+    in_postgres pkill -TERM -f '^postgres: reports ' || true
+  fi
+  sleep 0.3
+done
+kubectl -n shop rollout status deployment/orders-api --timeout=60s

@@ -1,0 +1,1 @@
+"""Whoever answers the page: a program, a model, a person."""

@@ -1,0 +1,1 @@
+"""What every layer uses: errors, paths, running programs, waiting, records."""

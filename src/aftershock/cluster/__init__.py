@@ -1,0 +1,1 @@
+"""Where an incident runs: an embedded cluster (`box`) or an existing one (`existing`)."""

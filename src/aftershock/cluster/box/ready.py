@@ -1,0 +1,176 @@
+"""When a box may be relied on: everything in it is *freshly* ready.
+
+After a restore the API server serves what was true when the state was saved: nodes Ready, pods
+Running with addresses of another day. So nothing is believed until it is new. A node is fresh when
+its lease has moved past the version that the first answer showed. A container is fresh when its id
+is among those that run on its node now, read from the node itself; no clock is compared.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from aftershock.base.errors import ClusterError
+from aftershock.base.wait import NotYet, until
+from aftershock.cluster.api import Api, Object, pod_ready
+from aftershock.cluster.box import node
+from aftershock.cluster.box.layout import Layout
+
+__all__ = ["api_serving", "fresh_pods", "live_containers", "nodes_ready", "policies_enforced", "services_answer"]
+
+SKIP = "exclude=poststarthook/rbac/bootstrap-roles&exclude=poststarthook/scheduling/bootstrap-system-priority-classes"
+
+
+async def api_serving(layout: Layout, api: Api, *, restored: bool, seconds: float = 60) -> None:
+    """Wait for the API server. On restored state two slow start hooks have nothing to do."""
+    path = "/readyz?" + SKIP if restored else "/readyz"
+
+    async def probe() -> None:
+        for n, pid in enumerate(layout.pids):
+            if not pid.alive():
+                log = layout.node_folder(n) / "boot.log"
+                raise ClusterError(f"{layout.node_name(n)} ended while starting: {log.read_text()[-600:].strip()}", where=str(log),
+                                   todo="`aftershock doctor` shows what the machine lacks")
+        try:
+            response = await client.get(path)
+        except httpx.TransportError as error:
+            raise NotYet(f"no answer ({type(error).__name__})") from error
+        if response.status_code != 200:
+            raise NotYet(f"{response.status_code}: " + " ".join(x for x in response.text.split("\n") if x.startswith("[-]"))[:200])
+
+    import ssl
+
+    context = ssl.create_default_context(cafile=str(layout.folder / "pki/ca.crt"))
+    context.load_cert_chain(str(layout.folder / "pki/admin.crt"), str(layout.folder / "pki/admin.key"))
+    async with httpx.AsyncClient(base_url=f"https://{layout.address(0)}:6443", verify=context, timeout=2, trust_env=False) as client:
+        await until(probe, what="the API server is serving", seconds=seconds, every=0.03, where=layout.name,
+                    todo=f"look at {layout.node_folder(0)}/boot.log and the logs under /var/log in node-0")
+
+
+async def nodes_ready(layout: Layout, api: Api, *, since: str, seconds: float = 60) -> None:
+    """Wait until each node is Ready with a lease renewed after version `since`."""
+
+    async def probe() -> None:
+        leases, nodes = await asyncio.gather(api.list("Lease", "kube-node-lease"), api.list("Node"))
+        renewed = {x["metadata"]["name"]: int(x["metadata"]["resourceVersion"]) for x in leases}
+        states = {x["metadata"]["name"]: _condition(x, "Ready") for x in nodes}
+        for name in layout.node_names:
+            if renewed.get(name, 0) <= int(since):
+                raise NotYet(f"{name} has sent no heartbeat since the start")
+            if states.get(name) != "True":
+                raise NotYet(f"{name} is not Ready")
+
+    await until(probe, what="all nodes are ready", seconds=seconds, every=0.05, where=layout.name)
+
+
+def _condition(obj: Object, kind: str) -> str:
+    return next((c["status"] for c in obj.get("status", {}).get("conditions") or [] if c["type"] == kind), "Unknown")
+
+
+def live_containers(layout: Layout) -> set[str]:
+    """Ids of all containers that run on the nodes now."""
+    found: set[str] = set()
+    for n in range(layout.nodes):
+        tasks = node.node_root_path(layout, n) / "run/containerd/io.containerd.runtime.v2.task/k8s.io"
+        try:
+            found |= {p.name for p in tasks.iterdir()}
+        except OSError:
+            continue
+    return found
+
+
+def stale(pod: Object, live: set[str]) -> str:
+    """Why a pod is not freshly ready; empty when it is, or has ended for good.
+
+    metrics-server is never waited for: it is ready when it has seen two samples of every node, half
+    a minute after all else, and no user depends on it.
+    """
+    if (pod["metadata"].get("labels") or {}).get("k8s-app") == "metrics-server":
+        return ""
+    name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    status = pod.get("status", {})
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return ""
+    if "deletionTimestamp" in pod["metadata"]:
+        return f"{name} is ending"
+    statuses: list[dict[str, Any]] = status.get("containerStatuses") or []
+    if len(statuses) < len(pod["spec"]["containers"]):
+        return f"{name} is {status.get('phase', 'Pending')}"
+    for container in statuses:
+        if container.get("containerID", "").rpartition("/")[2] not in live:
+            return f"{name} has not started since"
+    return "" if pod_ready(pod) else f"{name} is not ready"
+
+
+async def fresh_pods(layout: Layout, api: Api, *, seconds: float = 90) -> list[Object]:
+    """Wait until every pod that should run was started here and is ready; returns all pods."""
+
+    async def probe() -> list[Object]:
+        pods = await api.list("Pod")
+        live = live_containers(layout)
+        reasons = [why for pod in pods if (why := stale(pod, live))]
+        if reasons:
+            raise NotYet(f"{len(reasons)} of {len(pods)} pods: {reasons[0]}")
+        for kind in ("Deployment", "StatefulSet", "DaemonSet"):
+            for obj in await api.list(kind):
+                wanted = obj["spec"].get("replicas", 1) if kind != "DaemonSet" else obj["status"].get("desiredNumberScheduled", 0)
+                owned = [p for p in pods if _selected(p, obj["spec"]["selector"].get("matchLabels") or {}, obj["metadata"]["namespace"])]
+                if len(owned) < wanted:
+                    raise NotYet(f"{kind} {obj['metadata']['name']} has {len(owned)} of {wanted} pods")
+        return pods
+
+    return await until(probe, what="all pods are freshly ready", seconds=seconds, every=0.1, where=layout.name)
+
+
+def _selected(obj: Object, labels: dict[str, str], namespace: str) -> bool:
+    has = obj["metadata"].get("labels") or {}
+    return obj["metadata"]["namespace"] == namespace and all(has.get(k) == v for k, v in labels.items())
+
+
+async def services_answer(layout: Layout, api: Api, pods: Iterable[Object], *, seconds: float = 30) -> None:
+    """Wait until each Service that selects ready pods leads to the addresses they have now."""
+    listed = [p for p in pods if p.get("status", {}).get("phase") == "Running"]
+
+    async def probe() -> None:
+        services, slices = await asyncio.gather(api.list("Service"), api.list("EndpointSlice"))
+        for service in services:
+            selector, meta = service["spec"].get("selector"), service["metadata"]
+            if not selector:
+                continue
+            wanted = {p["status"].get("podIP") for p in listed if _selected(p, selector, meta["namespace"]) and pod_ready(p)}
+            has = {
+                address
+                for x in slices
+                if x["metadata"]["namespace"] == meta["namespace"]
+                and (x["metadata"].get("labels") or {}).get("kubernetes.io/service-name") == meta["name"]
+                for e in x.get("endpoints") or []
+                if (e.get("conditions") or {}).get("ready", True)
+                for address in e["addresses"]
+            }
+            if wanted != has:
+                raise NotYet(f"Service {meta['namespace']}/{meta['name']} leads to {sorted(has)}, not to {sorted(map(str, wanted))}")
+
+    await until(probe, what="Services lead to the pods' addresses", seconds=seconds, every=0.1, where=layout.name)
+
+
+async def policies_enforced(layout: Layout, *, seconds: float = 30) -> None:
+    """Wait until each node's packet filter consults network policies; a box that would leak is not ready."""
+
+    async def one(n: int) -> None:
+        async def probe() -> None:
+            rules = await node.node_run(layout, n, ["iptables-save", "-t", "filter"], timeout=10)
+            if "-A FORWARD" not in rules.out or "KUBE-ROUTER-FORWARD" not in rules.out:
+                raise NotYet("its packet filter has no chain for network policies")
+
+        await until(probe, what=f"{layout.node_name(n)} enforces network policies", seconds=seconds, every=0.1,
+                    where=layout.name, todo="see /var/log/network-policy-agent/current on that node")
+
+    await asyncio.gather(*(one(n) for n in range(layout.nodes)))
+
+
+def logs_folder(layout: Layout, n: int) -> Path:
+    """The node's /var/log as seen from outside."""
+    return node.node_root_path(layout, n) / "var/log"

@@ -1,0 +1,208 @@
+"""Snapshots: a box's state, saved once and restored many times.
+
+Saved is what a cluster *is*: etcd, the volumes, the authority and the machines' identities. Thrown
+away is what it merely runs: containers, logs, addresses. Saving ends every program in order
+(containers first, so that databases close their files; then the API server, which takes its
+endpoint back; then etcd), because a state that was cut off is a state that has to be repaired in
+each of its copies. Every file has its hash, and one that does not fit is refused.
+"""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from aftershock.base.errors import BuildError, ClusterError, UsageError
+from aftershock.base.paths import state_dir
+from aftershock.base.record import write_json
+from aftershock.base.wait import NotYet, until
+from aftershock.cluster import parts
+from aftershock.cluster.box import box as boxes
+from aftershock.cluster.box import lifecycle, node
+from aftershock.cluster.box.box import Box
+from aftershock.cluster.box.layout import Layout, Owner, check_name
+from aftershock.cluster.host import require_room
+from aftershock.cluster.parts import Progress, quiet
+
+__all__ = ["Snapshot", "find", "listed", "remove", "restore", "save"]
+
+KEPT = ("var/lib/etcd", "var/local-path-provisioner")
+STATE_KEYS = ("ca.crt", "ca.key", "sa.key", "sa.pub")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is known of a snapshot. `key` is the hash of all that went into the state, where known."""
+
+    name: str
+    key: str
+    nodes: int
+    identity: str
+    images: str
+    stack: str
+    memory: int
+    created: float
+    size: int = 0
+
+    @property
+    def folder(self) -> Path:
+        return snapshots_dir() / self.name
+
+
+def snapshots_dir() -> Path:
+    return state_dir() / "snapshots"
+
+
+def listed() -> list[Snapshot]:
+    """All snapshots of this machine, by name."""
+    folder = snapshots_dir()
+    found = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            found.append(Snapshot(**json.loads((path / "snapshot.json").read_text())))
+    return found
+
+
+def find(name: str) -> Snapshot:
+    """A snapshot by name or key, checked against its hashes.
+
+    Raises:
+        UsageError: there is none.
+        BuildError: it is damaged.
+    """
+    found = next((s for s in listed() if name in (s.name, s.key)), None)
+    if found is None:
+        names = ", ".join(s.name for s in listed()) or "none"
+        if (snapshots_dir() / name).is_dir():
+            raise BuildError(f"the snapshot {name} is damaged: its description cannot be read", where=str(snapshots_dir() / name),
+                             todo=f"`aftershock snapshot rm {name}`, then make it again")
+        raise UsageError(f"there is no snapshot {name}", todo=f"snapshots here: {names}")
+    if why := parts.verify(found.folder):
+        raise BuildError(f"the snapshot {found.name} is damaged: {why}", where=str(found.folder),
+                         todo=f"`aftershock snapshot rm {found.name}`, then make it again")
+    return found
+
+
+def remove(name: str) -> None:
+    """Delete a snapshot, damaged or not."""
+    check_name(name)
+    if not (snapshots_dir() / name).is_dir():
+        find(name)
+    shutil.rmtree(snapshots_dir() / name)
+
+
+async def _quiesce(layout: Layout) -> None:
+    """End a running box' programs in order, until nothing writes any more."""
+
+    async def on(n: int, script: str, timeout: float = 40.0) -> None:
+        await node.node_run(layout, n, ["bash", "-c", script], timeout=timeout)
+
+    everywhere = range(layout.nodes)
+    await on(0, "sv stop kube-controller-manager kube-scheduler cloud-controller-manager >/dev/null")
+    await asyncio.gather(*(on(n, "sv stop kubelet local-path-provisioner >/dev/null") for n in everywhere))
+    term = 'for t in /run/containerd/io.containerd.runtime.v2.task/k8s.io/*/init.pid; do [ -e "$t" ] && kill -TERM "$(cat "$t")" 2>/dev/null; done; :'
+    await asyncio.gather(*(on(n, term) for n in everywhere))
+
+    async def quiet_now() -> None:
+        counts = await asyncio.gather(*(_running(layout, n) for n in everywhere))
+        if sum(counts):
+            raise NotYet(f"{sum(counts)} containers still end")
+
+    with contextlib.suppress(Exception):
+        await until(quiet_now, what="containers have ended", seconds=12, every=0.1)
+    await on(0, "sv -w 15 stop kube-apiserver >/dev/null; sv -w 10 stop etcd >/dev/null")
+    await asyncio.gather(*(on(n, "sv stop kube-proxy network-policy-agent containerd >/dev/null; sync -f /var/lib/etcd") for n in everywhere))
+
+
+async def _running(layout: Layout, n: int) -> int:
+    """Containers of a node whose program still runs; the pause programs count too."""
+    script = 'c=0; for t in /run/containerd/io.containerd.runtime.v2.task/k8s.io/*/init.pid; do [ -e "$t" ] && kill -0 "$(cat "$t")" 2>/dev/null && c=$((c+1)); done; echo $c'
+    return int((await node.node_run(layout, n, ["bash", "-c", script])).out or 0)
+
+
+async def save(box: Box, name: str, *, key: str = "", again: bool = True, progress: Progress = quiet) -> Snapshot:
+    """Save a running box under a name.
+
+    Args:
+        key: hash of what the state was made from.
+        again: start the box again afterwards; else it is ended.
+    """
+    check_name(name)
+    layout = box.layout
+    target = snapshots_dir() / name
+    if target.exists():
+        raise UsageError(f"a snapshot named {name} exists", todo=f"choose another name, or `aftershock snapshot rm {name}`")
+    require_room(state_dir(), 1000, "a snapshot")
+    beside = snapshots_dir() / f".saving-{name}"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True, mode=0o700)
+    layout = layout.save(phase="ending", owner=Owner.me())
+    try:
+        progress(f"{name}: ending the programs of {layout.name} in order")
+        await _quiesce(layout)
+        progress(f"{name}: saving")
+        await asyncio.gather(*(_archive(layout, n, beside / f"{layout.node_name(n)}.tar") for n in range(layout.nodes)))
+        (beside / "pki").mkdir()
+        for file in STATE_KEYS:
+            shutil.copy(layout.folder / "pki" / file, beside / "pki" / file)
+        size = sum(p.stat().st_size for p in beside.rglob("*") if p.is_file())
+        snapshot = Snapshot(name, key, layout.nodes, layout.identity, layout.images, layout.stack, layout.memory, time.time(), size)
+        write_json(beside / "snapshot.json", asdict(snapshot), mode=0o600)
+        parts.seal(beside)
+        beside.rename(target)
+    except OSError as error:
+        raise ClusterError(f"the snapshot could not be saved: {error.strerror}", where=str(error.filename or beside),
+                           todo="free some space and try again") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+        if again:
+            await boxes.restart(layout)
+        else:
+            await lifecycle.end(layout)
+    return snapshot
+
+
+async def _archive(layout: Layout, n: int, target: Path) -> None:
+    """Write a node's kept folders into an archive; mounted volumes are in as the files behind them."""
+    argv = node.node_argv(layout, n, ["tar", "-cSf", "-", "--one-file-system", "--numeric-owner", "-C", "/", *KEPT])
+    with target.open("wb") as out:
+        process = await asyncio.create_subprocess_exec(*argv, stdout=out, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL)
+        _, err = await process.communicate()
+    if process.returncode not in (0, 1):
+        raise ClusterError(f"the state of {layout.node_name(n)} could not be read: {err.decode()[-300:]}")
+
+
+async def restore(
+    snapshot: Snapshot, name: str, *, ephemeral: bool = False, images: Any = (), progress: Progress = quiet
+) -> Box:
+    """A new box with the snapshot's state, under another name and other addresses.
+
+    Args:
+        images: specifications of the images that its pods use; system images come by themselves.
+
+    Returns when every pod was started here and is ready, and Services lead to the pods' new addresses.
+    """
+    made = await lifecycle.make_parts(images, progress)
+    if snapshot.images and made.seed.name != snapshot.images and not images:
+        kept = parts.cache_dir() / "parts" / snapshot.images
+        if not kept.is_dir() or parts.verify(kept):
+            raise BuildError(f"the images of the snapshot {snapshot.name} are not in the cache", where=str(kept),
+                             todo="make the snapshot again from its stack")
+        made = node.Parts(made.programs, made.system, made.store, kept)
+    begin = time.monotonic()
+    layout = await lifecycle.claim(
+        name, snapshot.nodes, ephemeral=ephemeral, memory=snapshot.memory, stack=snapshot.stack, identity=snapshot.identity
+    )
+    async with lifecycle.undone_on_error(layout):
+        progress(f"{name}: restoring {snapshot.name}")
+        shutil.copytree(snapshot.folder / "pki", layout.folder / "pki")
+        archives = [snapshot.folder / f"{node_name}.tar" for node_name in layout.node_names]
+        layout, ready_at = await boxes.start(layout, made, restored=True, restore=archives)
+        box = Box(layout, ready_at - begin)
+        await boxes.pods_ready(box)
+        layout = layout.save(phase="running")
+    return Box(layout, ready_at - begin, time.monotonic() - begin)

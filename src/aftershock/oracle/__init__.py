@@ -1,0 +1,1 @@
+"""The judge: checks over state and behaviour, never over the actions taken."""

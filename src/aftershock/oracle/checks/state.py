@@ -1,0 +1,214 @@
+"""State, asked for until it is right or the time for it is over: a query, a field, a log."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from aftershock.base.errors import AftershockError, DeadlinePassed, ProblemError
+from aftershock.base.wait import NotYet, until
+from aftershock.cluster.api import Object
+from aftershock.fault.base import Ref
+from aftershock.fault.fields import MISSING, Expect, field_of, parse_path
+from aftershock.fault.psql import QueryFailed
+from aftershock.oracle.base import Abnormal, Bench, Check, Finding, check
+
+
+async def ask_until(look: Callable[[], Awaitable[Finding]], bench: Bench, within: float) -> Finding:
+    """Ask until it passes; the last finding when `within` seconds (or the whole time) are over.
+
+    The seconds count from the first answer: checks share a session and may have to wait for it. An
+    error of the cluster is "cannot tell", and is asked again like a failure.
+    """
+
+    async def ask() -> Finding:
+        try:
+            return await look()
+        except ProblemError:
+            raise
+        except AftershockError as error:
+            return Finding("unknown", error.what)
+
+    last = await ask()
+
+    async def probe() -> Finding:
+        nonlocal last
+        if last.result != "pass":
+            last = await ask()
+        if last.result != "pass":
+            raise NotYet(last.said)
+        return last
+
+    try:
+        return await until(probe, what="the check passes", seconds=min(within, bench.remaining()), every=0.5)
+    except DeadlinePassed:
+        return last
+
+
+@check("sql")
+class Sql(Check):
+    """The first value that a query returns, asked through the session opened before the fault."""
+
+    query: str = Field(min_length=1)
+    database: str | None = Field(default=None, alias="in")
+    equals: str | int | float | bool | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    within: float = Field(default=10.0, gt=0)
+
+    @model_validator(mode="after")
+    def _expected(self) -> "Sql":
+        self.expected()
+        return self
+
+    def expected(self) -> Expect:
+        return Expect(equals=self.equals, at_least=self.at_least, at_most=self.at_most)
+
+    async def baseline(self, bench: Bench) -> str | None:
+        """The value before; a query that the database refuses is a fault of the problem."""
+        try:
+            rows = await bench.scene.databases.ask(self.database, self.query)
+        except QueryFailed as error:
+            if error.decisive:
+                return None  # what it asks for may only come to exist later
+            raise Abnormal(f"the query cannot be asked before anything is broken: {error.what}") from error
+        return rows[0][0] if rows else None
+
+    async def judge(self, bench: Bench, before: Any) -> Finding:
+        async def look() -> Finding:
+            try:
+                rows = await bench.scene.databases.ask(self.database, self.query)
+            except QueryFailed as error:
+                return Finding("fail" if error.decisive else "unknown", error.what, {"baseline": before})
+            value = rows[0][0] if rows else None
+            why = self.expected().refuse(value)
+            said = f"the query: {why}" if why else f"the query gives {value}"
+            return Finding("fail" if why else "pass", said, {"value": value, "baseline": before})
+
+        return await ask_until(look, bench, self.within)
+
+
+class FieldCheck(Check):
+    """Base of checks that compare one field of an object with what it was."""
+
+    object: Ref
+    field: str
+    namespace: str | None = None
+    within: float = Field(default=10.0, gt=0)
+
+    @field_validator("field")
+    @classmethod
+    def _path(cls, path: str) -> str:
+        parse_path(path)
+        return path
+
+    async def baseline(self, bench: Bench) -> Any:
+        """The value before. Nothing there is a fault of the problem: it could never be kept."""
+        value = field_of(await bench.scene.get(self.object, self.namespace), self.field)
+        if value is MISSING or value is None:
+            raise ProblemError(
+                f"{self.object} has no {self.field} before anything is broken",
+                todo="correct the object or the path: a check over nothing must not pass",
+            )
+        return value
+
+    async def _value(self, bench: Bench) -> tuple[Object | None, Any]:
+        obj = await bench.scene.get(self.object, self.namespace)
+        return obj, field_of(obj, self.field)
+
+
+@check("unchanged")
+class Unchanged(FieldCheck):
+    """A field is what it was at baseline."""
+
+    within: float = Field(default=1.0, gt=0)
+
+    async def judge(self, bench: Bench, before: Any) -> Finding:
+        async def look() -> Finding:
+            obj, value = await self._value(bench)
+            shown = {"value": None if value is MISSING else value, "baseline": before}
+            if obj is None:
+                return Finding("fail", f"{self.object} is gone", shown)
+            if value is MISSING:
+                return Finding("fail", f"{self.object} has no {self.field} any more", shown)
+            if value != before:
+                return Finding("fail", f"{self.object} {self.field} was {before}, is {value}", shown)
+            return Finding("pass", f"{self.object} {self.field} is as it was", shown)
+
+        return await ask_until(look, bench, self.within)
+
+
+@check("at_least")
+class AtLeast(FieldCheck):
+    """A number, such as ready replicas, is not below what it was at baseline."""
+
+    async def baseline(self, bench: Bench) -> float:
+        value = await super().baseline(bench)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ProblemError(f"{self.object} {self.field} is {value!r}, not a number", todo="use `unchanged`")
+        return value
+
+    async def judge(self, bench: Bench, before: Any) -> Finding:
+        async def look() -> Finding:
+            obj, value = await self._value(bench)
+            number = 0 if value is MISSING or value is None else value
+            shown = {"value": number, "baseline": before}
+            if obj is None:
+                return Finding("fail", f"{self.object} is gone", shown)
+            if number < before:
+                return Finding("fail", f"{self.object} {self.field} is {number}, it was {before}", shown)
+            return Finding("pass", f"{self.object} {self.field} is {number}, it was {before}", shown)
+
+        return await ask_until(look, bench, self.within)
+
+
+@check("log_progress")
+class LogProgress(Check):
+    """Something goes on working: lines that match are in its pods' logs, from the last `fresh` seconds."""
+
+    selector: str = Field(pattern="=")
+    pattern: str = Field(min_length=1)
+    container: str = ""
+    fresh: int = Field(default=30, gt=0)
+    count: int = Field(default=1, gt=0)
+    namespace: str | None = None
+    within: float = Field(default=30.0, gt=0)
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from error
+        return pattern
+
+    async def _look(self, bench: Bench) -> Finding:
+        space = self.namespace or bench.scene.namespace
+        pods = await bench.scene.api.list("Pod", space, labels=self.selector)
+        lines: list[str] = []
+        unread = ""
+        for pod in pods:
+            try:
+                text = await bench.scene.api.logs(
+                    space, pod["metadata"]["name"], container=self.container, since=self.fresh
+                )
+            except AftershockError as error:
+                unread = error.what
+                continue
+            lines += [line for line in text.splitlines() if re.search(self.pattern, line)]
+        shown = {"lines": len(lines), "pods": len(pods), "last": lines[-1][:200] if lines else None}
+        said = f"{len(lines)} lines match `{self.pattern}` in the last {self.fresh} s, in the logs of {len(pods)} pods"
+        if len(lines) >= self.count:
+            return Finding("pass", said, shown)
+        return Finding("unknown", f"{said}; {unread}", shown) if unread else Finding("fail", said, shown)
+
+    async def baseline(self, bench: Bench) -> Any:
+        found = await ask_until(lambda: self._look(bench), bench, self.within + self.fresh)
+        if found.result != "pass":
+            raise Abnormal(f"it does not work before anything is broken: {found.said}")
+        return found.measured
+
+    async def judge(self, bench: Bench, before: Any) -> Finding:
+        return await ask_until(lambda: self._look(bench), bench, self.within)

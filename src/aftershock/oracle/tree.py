@@ -1,0 +1,260 @@
+"""The oracle as a tree: three-valued logic, an order, and what is asked once more.
+
+`all` goes by family: the outcome first, for it holds a window and the rest is read when users are
+served; cause and preservation together; challenges last, one after another, and only where all
+before them passed, for they damage the system. `sequence` goes in the order written and ends at
+the first that does not pass. `any` asks all of them at once.
+
+What was `unknown` beside a good outcome is asked once more: the incident may have locked out the
+judge, and a system that serves its users again lets it in.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from aftershock.base.errors import AftershockError, ProblemError
+from aftershock.fault.base import Primitive
+from aftershock.oracle.base import Bench, Check, CheckResult, Finding, Result, checks_registry
+from aftershock.problem.model import Family, GroupSpec, NodeSpec
+
+__all__ = [
+    "Group",
+    "Leaf",
+    "Node",
+    "Outcome",
+    "check_results",
+    "compile_nodes",
+    "judge_node",
+    "leaves",
+    "take_baselines",
+    "tree_steps",
+]
+
+# Seconds by which a check may outlast the time for judging: to end a window that is nearly decided.
+GRACE = 15.0
+
+STAGE: dict[Family, int] = {"outcome": 0, "cause": 1, "preservation": 1, "challenge": 2}
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A check with what the problem says of it."""
+
+    id: str
+    family: Family
+    why: str
+    unsafe: bool
+    check: Check
+    where: str
+
+    def result(self, finding: Finding, seconds: float) -> CheckResult:
+        return CheckResult(
+            id=self.id,
+            family=self.family,
+            kind=self.check.kind,
+            why=self.why,
+            mode=self.check.mode,
+            result=finding.result,
+            said=finding.said,
+            measured=finding.measured,
+            seconds=round(seconds, 3),
+            unsafe=self.unsafe,
+            unfair=finding.unfair,
+        )
+
+    def skipped(self, said: str) -> CheckResult:
+        return replace(self.result(Finding("unknown", said), 0.0), result="skipped")
+
+
+@dataclass(frozen=True)
+class Group:
+    op: Literal["all", "any", "sequence"]
+    nodes: tuple["Node", ...]
+
+
+Node = Leaf | Group
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer of a node: of a leaf its result, of a group what its nodes come to."""
+
+    result: Result
+    leaf: CheckResult | None = None
+    below: tuple["Outcome", ...] = ()
+
+
+def compile_nodes(spec: NodeSpec, prefix: str = "") -> Node:
+    """Look the checks up and check their parameters.
+
+    Raises:
+        ProblemError: with the line, and what would be right.
+    """
+    if isinstance(spec, GroupSpec):
+        return Group(spec.op, tuple(compile_nodes(node, prefix) for node in spec.nodes))
+    cls = checks_registry.find(spec.kind, spec.source, spec.at)
+    named = replace(spec, id=prefix + spec.id)
+    built = spec.source.model(cls, dict(spec.params), spec.at).prepare(named)
+    if (spec.kind == "challenge") != (spec.family == "challenge") and not prefix:
+        raise spec.source.error(
+            f"the check `{spec.id}` of kind `{spec.kind}` is in the family `{spec.family}`",
+            (*spec.at[:-1], "family"),
+            "`family: challenge` goes with the kind `challenge`, and no other",
+        )
+    return Leaf(named.id, spec.family, spec.why, spec.unsafe, built, spec.source.where(spec.at))
+
+
+def leaves(node: Node) -> Iterator[Leaf]:
+    """All checks of a tree, in the order of the file."""
+    if isinstance(node, Leaf):
+        yield node
+    else:
+        for below in node.nodes:
+            yield from leaves(below)
+
+
+def tree_steps(node: Node) -> tuple[Primitive, ...]:
+    """Every step that some check of the tree may carry out."""
+    return tuple(step for leaf in leaves(node) for step in leaf.check.steps())
+
+
+async def take_baselines(node: Node, bench: Bench) -> dict[str, Any]:
+    """What each check finds while all is well, by its id.
+
+    Raises:
+        Abnormal: it is not well, whoever is to blame.
+        ProblemError: a check looks at nothing.
+    """
+
+    async def one(leaf: Leaf) -> Any:
+        try:
+            return await leaf.check.baseline(bench)
+        except ProblemError as error:
+            raise ProblemError(error.what, where=error.where or leaf.where, todo=error.todo) from error
+
+    found = list(leaves(node))
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(leaf)) for leaf in found]
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from None
+    return {leaf.id: task.result() for leaf, task in zip(found, tasks, strict=True)}
+
+
+async def judge_node(node: Node, bench: Bench, before: Mapping[str, Any]) -> Outcome:
+    """Judge a tree. The answer has an outcome for every check, also for those that were skipped."""
+    if isinstance(node, Leaf):
+        return await _judge_leaf(node, bench, before)
+    if node.op == "sequence":
+        return await _sequence(node, bench, before)
+    if node.op == "any":
+        below = await asyncio.gather(*(judge_node(child, bench, before) for child in node.nodes))
+        return Outcome(combine("any", [o.result for o in below]), below=tuple(below))
+    return await _all(node, bench, before)
+
+
+async def _judge_leaf(leaf: Leaf, bench: Bench, before: Mapping[str, Any]) -> Outcome:
+    if bench.remaining() <= 0:
+        result = leaf.result(Finding("unknown", "the time for judging was over"), 0.0)
+    else:
+        begin = time.monotonic()
+        try:
+            async with asyncio.timeout(min(bench.remaining() + GRACE, 1e6)):
+                finding = await leaf.check.judge(bench, before.get(leaf.id))
+        except TimeoutError:
+            finding = Finding("unknown", "the time for judging was over")
+        except ProblemError:
+            raise
+        except AftershockError as error:
+            finding = Finding("unknown", error.what)
+        result = leaf.result(finding, time.monotonic() - begin)
+    bench.tell(
+        "check", id=result.id, family=result.family, result=result.result, said=result.said, seconds=result.seconds
+    )
+    return Outcome(finding_result(result), result)
+
+
+def finding_result(result: CheckResult) -> Result:
+    return "unknown" if result.result == "skipped" else result.result
+
+
+async def _sequence(group: Group, bench: Bench, before: Mapping[str, Any]) -> Outcome:
+    below: list[Outcome] = []
+    for index, child in enumerate(group.nodes):
+        below.append(await judge_node(child, bench, before))
+        if below[-1].result != "pass":
+            why = "what comes before it in its sequence did not pass"
+            rest = [_skip(later, why) for later in group.nodes[index + 1 :]]
+            return Outcome(below[-1].result, below=(*below, *rest))
+    return Outcome("pass", below=tuple(below))
+
+
+async def _all(group: Group, bench: Bench, before: Mapping[str, Any]) -> Outcome:
+    results: dict[int, Outcome] = {}
+    for stage in range(3):
+        members = [i for i, child in enumerate(group.nodes) if _stage(child) == stage]
+        if stage == 2:
+            await _challenges(group, members, results, bench, before)
+            continue
+        done = await asyncio.gather(*(judge_node(group.nodes[i], bench, before) for i in members))
+        results.update(zip(members, done, strict=True))
+    outcomes_good = all(o.result == "pass" for i, o in results.items() if _stage(group.nodes[i]) == 0)
+    if outcomes_good:
+        again = [i for i, o in results.items() if o.result == "unknown" and _stage(group.nodes[i]) == 1]
+        if again and bench.remaining() > 0:
+            done = await asyncio.gather(*(judge_node(group.nodes[i], bench, before) for i in again))
+            results.update(zip(again, done, strict=True))
+            members = [i for i, child in enumerate(group.nodes) if _stage(child) == 2]
+            await _challenges(group, members, results, bench, before)
+    below = tuple(results[i] for i in range(len(group.nodes)))
+    ran = [o.result for o in below if not _wholly_skipped(o)]
+    return Outcome(combine("all", ran), below=below)
+
+
+async def _challenges(
+    group: Group, members: Sequence[int], results: dict[int, Outcome], bench: Bench, before: Mapping[str, Any]
+) -> None:
+    """Challenges in order, each only where everything before it passed."""
+    for i in members:
+        if all(o.result == "pass" for o in results.values() if not _wholly_skipped(o)):
+            results[i] = await judge_node(group.nodes[i], bench, before)
+        else:
+            results[i] = _skip(group.nodes[i], "it is put to systems only that passed everything before it")
+
+
+def _skip(node: Node, why: str) -> Outcome:
+    if isinstance(node, Leaf):
+        return Outcome("unknown", node.skipped(why))
+    return Outcome("unknown", below=tuple(_skip(child, why) for child in node.nodes))
+
+
+def _wholly_skipped(outcome: Outcome) -> bool:
+    return all(result.result == "skipped" for result in check_results(outcome))
+
+
+def _stage(node: Node) -> int:
+    """When a node is due within `all`: with the latest of its checks."""
+    return max(STAGE[leaf.family] for leaf in leaves(node))
+
+
+def combine(op: Literal["all", "any"], results: Sequence[Result]) -> Result:
+    """Kleene's three-valued logic; nothing at all is `unknown`.
+
+    >>> combine("all", ["pass", "unknown"]), combine("all", ["unknown", "fail"]), combine("any", ["unknown", "pass"])
+    ('unknown', 'fail', 'pass')
+    """
+    decisive: Result = "fail" if op == "all" else "pass"
+    other: Result = "pass" if op == "all" else "fail"
+    if decisive in results:
+        return decisive
+    return "unknown" if "unknown" in results or not results else other
+
+
+def check_results(outcome: Outcome) -> list[CheckResult]:
+    """The results of all checks below, in the order of the file."""
+    if outcome.leaf is not None:
+        return [outcome.leaf]
+    return [result for below in outcome.below for result in check_results(below)]

@@ -1,0 +1,84 @@
+"""Everything that can be known to be wrong before a cluster is restored: names, files, parameters."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aftershock.agent.base import Agent
+from aftershock.agent.resolve import resolve
+from aftershock.base.errors import ProblemError
+from aftershock.cluster.base import Cluster
+from aftershock.fault.base import Primitive, compile_steps, require_all
+from aftershock.oracle.base import Check
+from aftershock.oracle.checks.challenge import Challenge
+from aftershock.oracle.tree import Node, compile_nodes, leaves, tree_steps
+from aftershock.problem.load import load
+from aftershock.problem.model import Problem
+from aftershock.problem.source import near
+from aftershock.stack.load import Stack
+from aftershock.stack.load import load as load_stack
+
+__all__ = ["Plan", "plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A problem, compiled, and who is to answer it."""
+
+    problem: Problem
+    stack: Stack
+    agent: Agent
+    fault: tuple[Primitive, ...]
+    trigger: tuple[Primitive, ...]
+    oracle: Node
+
+    def require(self, cluster: Cluster) -> None:
+        """
+        Raises:
+            MissingCapability: naming every step that this cluster cannot do.
+        """
+        require_all(cluster, (*self.fault, *self.trigger, *tree_steps(self.oracle)))
+
+
+def plan(problem: str | Problem, agent: str, *, root: Path | None = None) -> Plan:
+    """Read and compile a problem by its id, for an agent by its name.
+
+    Raises:
+        UsageError: there is no such problem or agent.
+        ProblemError: the problem is malformed; names file and line.
+    """
+    read = load(problem, root) if isinstance(problem, str) else problem
+    made = Plan(
+        problem=read,
+        stack=load_stack(read.stack, root),
+        agent=resolve(agent, read),
+        fault=compile_steps(read.fault),
+        trigger=compile_steps(read.trigger),
+        oracle=compile_nodes(read.oracle),
+    )
+    for thing, where in _parts(made):
+        _refers(read, thing, where)
+    return made
+
+
+def _parts(made: Plan) -> Iterator[tuple[Primitive | Check, str]]:
+    for step in (*made.fault, *made.trigger, *tree_steps(made.oracle)):
+        yield step, step.where
+    for leaf in leaves(made.oracle):
+        yield leaf.check, leaf.where
+        if isinstance(leaf.check, Challenge):
+            for below in leaf.check.further():
+                yield below.check, below.where
+
+
+def _refers(problem: Problem, thing: Primitive | Check, where: str) -> None:
+    """The database and the manifest that a step or check names must be there."""
+    if getattr(thing, "query", "") or getattr(thing, "sql", ""):
+        name = getattr(thing, "database", None)
+        if name is None and len(problem.databases) != 1:
+            raise ProblemError("which database?", where=where, todo=f"add `in:`; {near('', problem.databases)}")
+        if name is not None and name not in problem.databases:
+            raise ProblemError(f"no database is called `{name}`", where=where, todo=near(name, problem.databases))
+    manifest = getattr(thing, "manifest", "")
+    if manifest and not (problem.folder / manifest).is_file():
+        raise ProblemError(f"there is no file {manifest}", where=where, todo=f"put it into {problem.folder}")

@@ -1,0 +1,33 @@
+"""The users' ledger: what the shop acknowledged to them. It is the truth that stores are held against."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aftershock.workload.tail import Tail
+
+__all__ = ["Ledger", "Promise"]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Something acknowledged to a user at `acknowledged` (seconds since the epoch)."""
+
+    id: str
+    acknowledged: float
+    fields: dict[str, Any]
+
+
+class Ledger:
+    """The ledger file, read as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._tail = Tail(path)
+        self._promises: dict[str, Promise] = {}
+
+    def promises(self) -> dict[str, Promise]:
+        """All promises so far, by id."""
+        for line in self._tail:
+            fields = {key: value for key, value in line.items() if key not in ("id", "acknowledged")}
+            self._promises[line["id"]] = Promise(line["id"], line["acknowledged"], fields)
+        return dict(self._promises)
