@@ -33,7 +33,7 @@ oracle:
         why: Or that one is so.
         sql: {query: select 2, equals: 2}
 """
-FIX = "#!/bin/bash\n# expect: wrong\n# decides: users-served\n# Restarts it,\n# which changes nothing.\nkubectl get po\n"
+FIX = "#!/bin/sh\n# expect: wrong\n# decides: users-served\n# Anew,\n# which changes nothing.\nkubectl get po\n"
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_good_problem(folder, tmp_path):
     assert problem.trigger[0].params == {"object": "Deployment/web", "replicas": 0}
     (fix,) = problem.fixes
     assert (fix.name, fix.expect, fix.decides) == ("restart", "wrong", "users-served")
-    assert fix.description == "Restarts it, which changes nothing."
+    assert fix.description == "Anew, which changes nothing."
     assert problem.page_text() == "The shop is down.\n"
 
 

@@ -23,16 +23,17 @@ def up(
     async def work() -> dict[str, Any]:
         from aftershock.cluster.box import box as boxes
 
+        loaded = None
         if stack:
-            from aftershock.stack.deploy import deploy
-            from aftershock.stack.load import load_stack
+            from aftershock.stack import deploy as deploying
+            from aftershock.stack import load as stacks
 
-            loaded = load_stack(stack)
-            made = await boxes.up(name, nodes=max(nodes, loaded.nodes), images=loaded.images, memory=memory << 20, stack=stack,
-                                  progress=out.progress)
-            await deploy(made, loaded)
-        else:
-            made = await boxes.up(name, nodes=nodes, memory=memory << 20, progress=out.progress)
+            loaded = stacks.load(stack)
+        wanted = max(nodes, loaded.nodes) if loaded else nodes
+        images = loaded.images() if loaded else ()
+        made = await boxes.up(name, nodes=wanted, images=images, memory=memory << 20, stack=stack, progress=out.progress)
+        if loaded:
+            await deploying.deploy(made, loaded, tell=out.progress)
         return {
             "name": made.name, "kubeconfig": str(made.kubeconfig), "nodes": list(made.nodes), "seconds": round(made.seconds, 2),
             "usable_seconds": round(made.usable_seconds, 2), "front": made.world.front if made.world else "",

@@ -1,7 +1,6 @@
 """The cluster's own programs and the root file system of its nodes.
 
-`programs` is one static multi-call binary from the Go module in `box/`, under every name it
-answers to. `node-root` is a small Debian made by mmdebstrap; as no maintainer script runs (variant
+`programs` are a few static binaries from the Go module in `box/`, under every name they answer to. `node-root` is a small Debian made by mmdebstrap; as no maintainer script runs (variant
 `extract`), the few things those would have done are done here, in the open.
 """
 
@@ -14,14 +13,18 @@ from aftershock.base.paths import source_root
 from aftershock.base.run import run
 from aftershock.cluster.parts import Part, Progress, digest
 
-__all__ = ["DEBIAN", "KUBERNETES", "NAMES", "extract_packages", "node_root", "programs"]
+__all__ = ["DEBIAN", "FILES", "KUBERNETES", "extract_packages", "node_root", "programs"]
 
 KUBERNETES = "1.34.4"
 DEBIAN = "bookworm"
-NAMES = (
-    "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl",
-    "coredns", "metrics-server", "cloud-controller-manager", "local-path-provisioner", "network-policy-agent",
-)  # fmt: skip
+# file -> (package of the Go module, the names that it answers to)
+FILES = {
+    "kube": (".", ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy",
+                   "coredns", "metrics-server")),
+    "agents": ("./agents", ("cloud-controller-manager", "local-path-provisioner", "network-policy-agent")),
+    "kubectl": ("./kubectl", ()),
+    "pause": ("./pause", ()),
+}  # fmt: skip
 NODE_PACKAGES = (
     "base-files", "base-passwd", "bash", "dash", "coreutils", "grep", "sed", "mawk", "findutils", "tar", "gzip",
     "hostname", "libc-bin", "netbase", "procps", "util-linux", "mount", "login", "passwd", "containerd", "runc", "runit",
@@ -42,7 +45,7 @@ def _go() -> str:
 
 
 def programs() -> Part:
-    """The multi-call binary and a link for each of its names (about 5 minutes on two cores, cold)."""
+    """The binaries and a link for each of their names (about 5 minutes on two cores, cold)."""
     module = source_root() / "box"
     sources = [p for p in sorted(module.rglob("*")) if p.suffix in (".go", ".mod", ".sum") and "_test.go" not in p.name]
     if not sources:
@@ -60,8 +63,8 @@ def programs() -> Part:
              "-ldflags", " ".join(["-s", "-w", *(f"-X {k}={v}" for k, v in stamps.items())])]
 
     async def build(folder: Path, progress: Progress) -> None:
-        out = folder / "bin" / "kube"
-        out.parent.mkdir()
+        out = folder / "bin"
+        out.mkdir()
         env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false"}
         try:
             progress("programs: fetching modules")
@@ -69,18 +72,17 @@ def programs() -> Part:
             progress("programs: compiling Kubernetes, etcd and CoreDNS")
             beat = asyncio.create_task(_beat(progress, "programs: still compiling"))
             try:
-                await run([_go(), "build", *flags, "-o", str(out), "."], cwd=module, env=env, timeout=3600)
-                pause = str(out.with_name("pause"))
-                await run([_go(), "build", "-trimpath", "-ldflags", "-s -w", "-o", pause, "./pause"], cwd=module, env=env)
+                for file, (package, names) in FILES.items():
+                    await run([_go(), "build", *flags, "-o", str(out / file), package], cwd=module, env=env, timeout=3600)
+                    for name in names:
+                        (out / name).symlink_to(file)
             finally:
                 beat.cancel()
         except CommandFailed as error:
             raise BuildError(f"the cluster's programs do not build: {error.what[-1500:]}", where=str(module),
                              todo="check the network (module downloads) and the Go version") from error
-        for name in NAMES:
-            out.with_name(name).symlink_to(out.name)
 
-    return Part("programs", digest(*(p for p in sources), *(str(p.relative_to(module)) for p in sources), *flags, *NAMES),
+    return Part("programs", digest(*(p for p in sources), *(str(p.relative_to(module)) for p in sources), *flags, str(FILES)),
                 build, estimate=330)
 
 
@@ -142,4 +144,4 @@ def node_root() -> Part:
             shutil.rmtree(root / cached, ignore_errors=True)
         await run(["chroot", str(root), "/sbin/ldconfig"], timeout=30)
 
-    return Part("node-root", digest(DEBIAN, *NODE_PACKAGES, NODE_RECIPE, *NAMES), build, estimate=60)
+    return Part("node-root", digest(DEBIAN, *NODE_PACKAGES, NODE_RECIPE), build, estimate=60)

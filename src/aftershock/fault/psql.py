@@ -180,13 +180,13 @@ class Databases:
         self._declared = declared
         self._sessions: dict[str, Session] = {}
 
-    def database(self, name: str | None) -> Database:
-        """A declared database; the only one when no name is given."""
+    def _named(self, name: str | None) -> str:
+        """The name of a declared database; the only one's when no name is given."""
         if name is None and len(self._declared) == 1:
-            return next(iter(self._declared.values()))
+            return next(iter(self._declared))
         if name is None or name not in self._declared:
             raise ClusterError(f"the problem declares no database {name or ''}".strip(), todo="see `databases:`")
-        return self._declared[name]
+        return name
 
     def _exec(self, database: Database, argv: list[str]) -> list[str]:
         container = ["-c", database.container] if database.container else []
@@ -194,8 +194,8 @@ class Databases:
 
     async def ask(self, name: str | None, sql: str, *, timeout: float = 12.0) -> Rows:
         """Ask the kept session of a database; it is opened at the first question."""
-        database = self.database(name)
-        key = name or ""
+        key = self._named(name)
+        database = self._declared[key]
         if key not in self._sessions:
             where = f"psql in pod {self._namespace}/{database.pod}"
             self._sessions[key] = Session(self._exec(database, psql_argv(database)), where=where)
@@ -204,7 +204,7 @@ class Databases:
     async def open_all(self) -> None:
         """Open a session to each declared database while there is room."""
         for name in self._declared:
-            await self.ask(None if len(self._declared) == 1 else name, "select 1")
+            await self.ask(name, "select 1")
 
     async def forget(self) -> None:
         """Leave nothing of what was asked in the sessions' last statement."""
@@ -214,7 +214,7 @@ class Databases:
 
     async def run_once(self, name: str | None, sql: str, *, role: str | None = None, timeout: float = 30.0) -> Rows:
         """Run statements in a psql of its own, as a role; stops at the first error."""
-        database = self.database(name)
+        database = self._declared[self._named(name)]
         argv = [*psql_argv(database, role), "-v", "ON_ERROR_STOP=1"]
         done = await self._api.exec(
             self._namespace, database.pod, argv, container=database.container, stdin=sql, timeout=timeout

@@ -11,9 +11,9 @@ judge, and a system that serves its users again lets it in.
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from aftershock.base.errors import AftershockError, ProblemError
 from aftershock.fault.base import Primitive
@@ -35,6 +35,8 @@ __all__ = [
 
 # Seconds by which a check may outlast the time for judging: to end a window that is nearly decided.
 GRACE = 15.0
+
+T = TypeVar("T")
 
 STAGE: dict[Family, int] = {"outcome": 0, "cause": 1, "preservation": 1, "challenge": 2}
 
@@ -136,12 +138,17 @@ async def take_baselines(node: Node, bench: Bench) -> dict[str, Any]:
             raise ProblemError(error.what, where=error.where or leaf.where, todo=error.todo) from error
 
     found = list(leaves(node))
+    return dict(zip((leaf.id for leaf in found), await together(one(leaf) for leaf in found), strict=True))
+
+
+async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Results in order; the first error ends all of them and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(leaf)) for leaf in found]
+            tasks = [group.create_task(one) for one in work]
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from None
-    return {leaf.id: task.result() for leaf, task in zip(found, tasks, strict=True)}
+    return [task.result() for task in tasks]
 
 
 async def judge_node(node: Node, bench: Bench, before: Mapping[str, Any]) -> Outcome:
@@ -151,7 +158,7 @@ async def judge_node(node: Node, bench: Bench, before: Mapping[str, Any]) -> Out
     if node.op == "sequence":
         return await _sequence(node, bench, before)
     if node.op == "any":
-        below = await asyncio.gather(*(judge_node(child, bench, before) for child in node.nodes))
+        below = await together(judge_node(child, bench, before) for child in node.nodes)
         return Outcome(combine("any", [o.result for o in below]), below=tuple(below))
     return await _all(node, bench, before)
 
@@ -199,13 +206,13 @@ async def _all(group: Group, bench: Bench, before: Mapping[str, Any]) -> Outcome
         if stage == 2:
             await _challenges(group, members, results, bench, before)
             continue
-        done = await asyncio.gather(*(judge_node(group.nodes[i], bench, before) for i in members))
+        done = await together(judge_node(group.nodes[i], bench, before) for i in members)
         results.update(zip(members, done, strict=True))
     outcomes_good = all(o.result == "pass" for i, o in results.items() if _stage(group.nodes[i]) == 0)
     if outcomes_good:
         again = [i for i, o in results.items() if o.result == "unknown" and _stage(group.nodes[i]) == 1]
         if again and bench.remaining() > 0:
-            done = await asyncio.gather(*(judge_node(group.nodes[i], bench, before) for i in again))
+            done = await together(judge_node(group.nodes[i], bench, before) for i in again)
             results.update(zip(again, done, strict=True))
             members = [i for i, child in enumerate(group.nodes) if _stage(child) == 2]
             await _challenges(group, members, results, bench, before)

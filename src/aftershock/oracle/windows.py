@@ -105,7 +105,8 @@ def measure(
 
 @dataclass(frozen=True)
 class Scan:
-    """Where the search for a good window stands. `window` is the good one, else the last that was looked at."""
+    """Where the search for a good window stands. `window` is the good one, or the one that
+    may become it; when it failed, the newest seconds."""
 
     state: Literal["passed", "open", "failed"]
     window: Window
@@ -124,7 +125,7 @@ def scan(
     ordered = sorted((r for r in requests if r.due >= since), key=lambda r: r.due)
     dues = [r.due for r in ordered]
     start = since
-    last: tuple[float, tuple[str, ...]] = (since, ())
+    missed = "count"
     while start + criteria.hold <= limit + EPSILON:
         end = start + criteria.hold
         inside = ordered[bisect.bisect_left(dues, start) : bisect.bisect_left(dues, end)]
@@ -133,28 +134,30 @@ def scan(
             window = _measure(inside, start, end, criteria, now)
             if now < end or window.open:
                 return Scan("open", window)
-            missed = window.faults(criteria, rate)
-            if not missed:
+            faults = window.faults(criteria, rate)
+            if not faults:
                 return Scan("passed", window)
-            last = (start, missed)
+            missed = faults[0]
             start = start + 1.0
             continue
-        last = (start, (offence[1],))
+        missed = offence[1]
         start = max(offence[0] + 1e-6, start + 1e-6)
-    return _failed(ordered, criteria, rate, last, now)
+    return _failed(ordered, criteria, rate, since, missed, now)
 
 
-def _failed(
-    ordered: Sequence[Request], criteria: Criteria, rate: float, last: tuple[float, tuple[str, ...]], now: float
-) -> Scan:
-    """Describe the last window that was tried by what is known of it: that it was slow may mean that it was stuck."""
-    start, missed = last
-    whole = now >= start + criteria.hold
-    end = start + criteria.hold if whole else max(now, start + EPSILON)
-    known = [r for r in ordered if whole or settled(r, criteria.patience, now)]
-    window = _measure(known, start, end, criteria, now)
-    found = [fault for fault in window.faults(criteria, rate) if whole or fault != "count"] if window.due else []
-    return Scan("failed", window, tuple(dict.fromkeys((*found, *missed))))
+def _failed(ordered: Sequence[Request], criteria: Criteria, rate: float, since: float, missed: str, now: float) -> Scan:
+    """Say what was wrong by the newest `hold` seconds, and by what is known of them.
+
+    The window that was tried last may be a moment old: of requests that are stuck it only knows that
+    they are slow, which a busy machine can do too. Those before it tell.
+    """
+    start, end = max(since, now - criteria.hold), max(now, since + EPSILON)
+    inside = [r for r in ordered if start <= r.due < end]
+    window = _measure([r for r in inside if settled(r, criteria.patience, now)], start, end, criteria, now)
+    found = [fault for fault in window.faults(criteria, rate) if fault != "count"] if window.due else []
+    if len(inside) < criteria.expected * rate * (end - start) - 1:
+        found.append("count")
+    return Scan("failed", window, tuple(found or [missed]))
 
 
 def _measure(inside: Sequence[Request], start: float, end: float, criteria: Criteria, now: float) -> Window:

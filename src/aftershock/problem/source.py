@@ -133,7 +133,8 @@ def _keys(model: type[BaseModel], loc: At) -> list[str]:
     for part in loc:
         if isinstance(current, type) and issubclass(current, BaseModel) and isinstance(part, str):
             field = next((f for n, f in current.model_fields.items() if part in (n, f.alias)), None)
-            current = _inner(field.annotation) if field else None
+            if field:  # else it is the key of a mapping of models
+                current = _inner(field.annotation)
     if isinstance(current, type) and issubclass(current, BaseModel):
         return [field.alias or name for name, field in current.model_fields.items()]
     return []

@@ -48,10 +48,11 @@ Listener = Callable[[dict[str, Any]], None]
 
 DEFAULT_RATE = 20.0
 AGENT_GRACE = 10.0
+BASELINE_GRACE = 10.0
 
 
 async def conduct(
-    plan: Plan, factory: Factory, folder: Path, *, listener: Listener | None = None, seed: int = 1
+    plan: Plan, factory: Factory, folder: Path, *, listener: Listener | None = None, front: str = "", seed: int = 1
 ) -> dict[str, Any]:
     """Run a trial and return its final document, which is also `trial.json` in its folder.
 
@@ -59,6 +60,7 @@ async def conduct(
         factory: gives a freshly ready cluster with the stack on it, and takes it away again.
         folder: a new folder for the record.
         listener: gets every event as it happens.
+        front: URL of the front door, for a cluster without a world of its own.
         seed: of the users' choices.
 
     Raises:
@@ -71,7 +73,7 @@ async def conduct(
     record.event("trial", problem=plan.problem.id, agent=plan.agent.name, digest=plan.problem.digest)
     try:
         with _terminable():
-            await _Trial(plan, factory, record, report, seed).run()
+            await _Trial(plan, factory, record, report, front, seed).run()
         report.state = "finished"
     except asyncio.CancelledError:
         report.state = "interrupted"
@@ -127,11 +129,12 @@ def _terminable() -> Any:
 class _Trial:
     """The stages, in the order in which they are called."""
 
-    def __init__(self, plan: Plan, factory: Factory, record: Record, report: Report, seed: int) -> None:
+    def __init__(self, plan: Plan, factory: Factory, record: Record, report: Report, front: str, seed: int) -> None:
         self._plan = plan
         self._factory = factory
         self._record = record
         self._report = report
+        self._front = front
         self._seed = seed
 
     async def run(self) -> None:
@@ -181,6 +184,7 @@ class _Trial:
             cluster.world,
             out=self._report.folder / "users",
             host=stack.front.host,
+            front=self._front,
             rate=self._plan.problem.users_rate or DEFAULT_RATE,
             seed=self._seed,
             journey=stack.journey,
@@ -188,6 +192,7 @@ class _Trial:
 
     async def _scene(self, stack: contextlib.AsyncExitStack, cluster: Cluster, users: Users) -> Scene:
         api = cluster.api()
+        stack.push_async_callback(api.close)
         databases = Databases(api, self._plan.stack.namespace, self._plan.problem.databases)
         stack.push_async_callback(databases.close)
         return Scene(cluster, api, self._plan.stack.namespace, self._plan.problem.folder, users, databases)
@@ -216,8 +221,9 @@ class _Trial:
         for step in (*self._plan.fault, *self._plan.trigger):
             for ref in step.keeps():
                 await bench.scene.keep(ref)
+        bench.ends = time.monotonic() + seconds
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds + BASELINE_GRACE):
                 await bench.scene.databases.open_all()
                 self._report.baseline = await take_baselines(self._plan.oracle, bench)
                 await bench.scene.databases.forget()
@@ -257,7 +263,7 @@ class _Trial:
                 result = await _act(plan, context, begin)
             self._report.agent = result
             self._report.marks["agent_end"] = bench.scene.users.now()
-            self._record.event("agent", ended=result.ended, said=result.said, **result.details)
+            self._record.event("agent", ended=result.ended, said=result.said, details=result.details)
 
     async def _judge(self, bench: Bench) -> None:
         report = self._report

@@ -18,7 +18,7 @@ from aftershock.problem.source import near
 from aftershock.stack.load import Stack
 from aftershock.stack.load import load as load_stack
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "compile_plan", "plan"]
 
 
 @dataclass(frozen=True)
@@ -40,24 +40,29 @@ class Plan:
         require_all(cluster, (*self.fault, *self.trigger, *tree_steps(self.oracle)))
 
 
-def plan(problem: str | Problem, agent: str, *, root: Path | None = None) -> Plan:
+def plan(problem: str, agent: str, *, root: Path | None = None) -> Plan:
     """Read and compile a problem by its id, for an agent by its name.
 
     Raises:
         UsageError: there is no such problem or agent.
         ProblemError: the problem is malformed; names file and line.
     """
-    read = load(problem, root) if isinstance(problem, str) else problem
+    read = load(problem, root)
+    return compile_plan(read, load_stack(read.stack, root), agent)
+
+
+def compile_plan(problem: Problem, stack: Stack, agent: str) -> Plan:
+    """Compile a problem that has been read, on its stack."""
     made = Plan(
-        problem=read,
-        stack=load_stack(read.stack, root),
-        agent=resolve(agent, read),
-        fault=compile_steps(read.fault),
-        trigger=compile_steps(read.trigger),
-        oracle=compile_nodes(read.oracle),
+        problem=problem,
+        stack=stack,
+        agent=resolve(agent, problem),
+        fault=compile_steps(problem.fault),
+        trigger=compile_steps(problem.trigger),
+        oracle=compile_nodes(problem.oracle),
     )
     for thing, where in _parts(made):
-        _refers(read, thing, where)
+        _refers(problem, thing, where)
     return made
 
 

@@ -114,7 +114,8 @@ def _worker(layout: Layout, n: int, *, restored: bool) -> Iterator[tuple[str, st
     ], synced)  # fmt: skip
     yield from _service("network-policy-agent", [
         f"{BIN}/network-policy-agent", f"--kubeconfig {ETC}/network-policy-agent.conf", f"--hostname-override {node}",
-    ], wait)  # fmt: skip
+        f"--service-cluster-ip-range {SERVICE_RANGE}", f"--load-balancer-cidr {FRONT_DOORS}",
+    ], synced or wait)  # fmt: skip
     yield from _service("local-path-provisioner", [
         f"{BIN}/local-path-provisioner", f"--kubeconfig {ETC}/local-path-provisioner.conf", f"--node-name {node}",
         "--root /var/local-path-provisioner",
@@ -191,7 +192,7 @@ def _cni(n: int) -> str:
         "name": "pods",
         "plugins": [
             {
-                "type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": True, "hairpinMode": True,
+                "type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False, "hairpinMode": True,
                 "ipam": {
                     "type": "host-local", "ranges": [[{"subnet": pod_range(n)}]],
                     "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "/run/ipam",

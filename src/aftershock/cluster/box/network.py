@@ -127,6 +127,12 @@ async def raise_network(layout: Layout) -> None:
             "net.bridge.bridge-nf-call-iptables": "1",
             "net.ipv4.conf.all.route_localnet": "1",
         })
+        # Pods keep their addresses among themselves, so that policies can tell them apart; beyond the
+        # cluster they speak with their node's.
+        await run(
+            ["ip", "netns", "exec", layout.node_netns(n), "iptables", "-t", "nat", "-A", "POSTROUTING",
+             "-s", POD_RANGE, "!", "-d", POD_RANGE, "-j", "MASQUERADE"], timeout=10,
+        )  # fmt: skip
     await _batch("", [
         f"addr add {near}/30 dev {layout.link}",
         f"link set {layout.link} up",

@@ -36,6 +36,7 @@ class Served(Check):
     patience: float = Field(default=5.0, gt=0)
     expected: float = Field(default=0.97, gt=0, le=1)
     baseline_hold: float = Field(default=8.0, gt=0)
+    baseline_within: float = Field(default=45.0, gt=0)
 
     def criteria(self, hold: float) -> Criteria:
         return Criteria(
@@ -50,7 +51,7 @@ class Served(Check):
 
     async def baseline(self, bench: Bench) -> dict[str, Any]:
         """Users must be served as well as is asked for later, or later is no fair question."""
-        found, why = await self._watch(bench, self.baseline_hold, self.baseline_hold + 30.0, bench.scene.users.now())
+        found, why = await self._watch(bench, self.baseline_hold, self.baseline_within, bench.scene.users.now())
         if found.state != "passed":
             raise Abnormal(
                 f"users are not served before anything is broken: {self._words(found, bench.scene.users.rate)}",
