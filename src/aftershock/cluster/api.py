@@ -117,19 +117,20 @@ class Api:
         self._api = None
 
     async def request(
-        self, method: str, path: str, *, body: Any = None, content: str = "application/json", timeout: float = 10.0, **query: Any
+        self, method: str, path: str, *, body: Any = None, content: str = "application/json", timeout: float = 10.0,
+        attempts: int = 3, **query: Any,
     ) -> httpx.Response:
-        """One HTTP request; connection breaks are tried again for idempotent methods (twice).
+        """One HTTP request; connection breaks are tried again, but for POST.
 
         Raises:
             ClusterError: the API server refused (with its words), or cannot be reached.
         """
-        if self._api is None:
-            self._api = await kr8s.asyncio.api(kubeconfig=str(self.kubeconfig), context=self.context)
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        attempts = 1 if method == "POST" else 3
+        attempts = 1 if method == "POST" else attempts
         for attempt in range(attempts):
             try:
+                if self._api is None:
+                    self._api = await kr8s.asyncio.api(kubeconfig=str(self.kubeconfig), context=self.context)
                 async with self._api.call_api(
                     method,
                     version="",
@@ -144,7 +145,7 @@ class Api:
                         await asyncio.sleep(min(float(response.headers.get("Retry-After", "1")), 2.0))
                         continue
                     return response  # type: ignore[no-any-return]
-            except (httpx.TransportError, kr8s.APITimeoutError) as error:
+            except (httpx.TransportError, kr8s.APITimeoutError, kr8s.ServerError) as error:
                 if attempt + 1 == attempts:
                     raise ClusterError(
                         f"the API server does not answer: {error or type(error).__name__}",
@@ -180,10 +181,10 @@ class Api:
         return items
 
     async def list_with_version(
-        self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
+        self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = "", attempts: int = 3
     ) -> tuple[Objects, str]:
         """All objects of a kind and the collection's resource version."""
-        document = await self._json("GET", kind_path(kind, namespace), labelSelector=labels, fieldSelector=fields)
+        document = await self._json("GET", kind_path(kind, namespace), labelSelector=labels, fieldSelector=fields, attempts=attempts)
         version = KINDS[kind][0]
         items = [{"apiVersion": version, "kind": kind, **item} for item in document.get("items") or []]
         return items, document["metadata"]["resourceVersion"]

@@ -148,15 +148,13 @@ async def start(layout: Layout, parts: Parts, *, restored: bool, restore: Sequen
     layout = await lifecycle.start_nodes(layout, parts, restored=restored, restore=restore)
     api = Box(layout).api()
     try:
-        await ready.api_serving(layout, api, restored=restored)
-        _, since = await api.list_with_version("Lease", "kube-node-lease")
-        if restored:
-            await ready.nodes_ready(layout, api, since=since)
-        else:
-            await api.apply_all(addons("access", "storage"))
-            await asyncio.gather(ready.nodes_ready(layout, api, since=since), _roles(layout, api))
+        since = await ready.api_answers(layout, api)
+        work = [ready.nodes_ready(layout, api, since=since, restored=restored), ready.api_ready(layout, api)]
+        if not restored:
+            work += [api.apply_all(addons("access", "storage")), _roles(layout, api)]
+        await asyncio.gather(*work)
         ready_at = time.monotonic()
-        await ready.policies_enforced(layout)
+        await ready.packets_filtered(layout)
         if not restored:
             await api.apply_all(addons("coredns", "metrics-server"))
             await api.rolled_out("Deployment", "coredns", "kube-system")

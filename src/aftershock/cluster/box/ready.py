@@ -11,54 +11,71 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from aftershock.base.errors import ClusterError
 from aftershock.base.wait import NotYet, until
 from aftershock.cluster.api import Api, Object, pod_ready
 from aftershock.cluster.box import node
+from aftershock.cluster.box.daemons import API_SERVICE
 from aftershock.cluster.box.layout import Layout
 
-__all__ = ["api_serving", "fresh_pods", "live_containers", "nodes_ready", "policies_enforced", "services_answer"]
+__all__ = ["api_answers", "api_ready", "fresh_pods", "live_containers", "nodes_ready", "packets_filtered", "services_answer"]
 
 SKIP = "exclude=poststarthook/rbac/bootstrap-roles&exclude=poststarthook/scheduling/bootstrap-system-priority-classes"
 
 
-async def api_serving(layout: Layout, api: Api, *, restored: bool, seconds: float = 60) -> None:
-    """Wait for the API server. On restored state two slow start hooks have nothing to do."""
-    path = "/readyz?" + SKIP if restored else "/readyz"
+async def api_answers(layout: Layout, api: Api, *, seconds: float = 60) -> str:
+    """Wait for the API server's first answer; returns the version of the heartbeats it had by then.
+
+    Kubelets start after the first answer too, so no heartbeat of this start can be older.
+    """
+
+    async def probe() -> str:
+        _check_booting(layout)
+        try:
+            _, version = await api.list_with_version("Lease", "kube-node-lease", attempts=1)
+        except ClusterError as error:
+            raise NotYet(error.what[:200]) from error
+        return version
+
+    return await until(probe, what="the API server answers", seconds=seconds, every=0.03, where=layout.name,
+                       todo=f"look at {layout.node_folder(0)}/boot.log and the logs under /var/log in node-0")
+
+
+async def api_ready(layout: Layout, api: Api, *, seconds: float = 60) -> None:
+    """Wait until the API server calls itself ready.
+
+    Two start hooks are left out, since they only ask once a second whether there is something to do:
+    the default roles, which nodes do not need to register, and the two priority classes.
+    """
 
     async def probe() -> None:
-        for n, pid in enumerate(layout.pids):
-            if not pid.alive():
-                log = layout.node_folder(n) / "boot.log"
-                raise ClusterError(f"{layout.node_name(n)} ended while starting: {log.read_text()[-600:].strip()}", where=str(log),
-                                   todo="`aftershock doctor` shows what the machine lacks")
-        try:
-            response = await client.get(path)
-        except httpx.TransportError as error:
-            raise NotYet(f"no answer ({type(error).__name__})") from error
+        response = await api.request("GET", "/readyz?" + SKIP)
         if response.status_code != 200:
-            raise NotYet(f"{response.status_code}: " + " ".join(x for x in response.text.split("\n") if x.startswith("[-]"))[:200])
+            raise NotYet(" ".join(x for x in response.text.split("\n") if x.startswith("[-]"))[:200])
 
-    import ssl
-
-    context = ssl.create_default_context(cafile=str(layout.folder / "pki/ca.crt"))
-    context.load_cert_chain(str(layout.folder / "pki/admin.crt"), str(layout.folder / "pki/admin.key"))
-    async with httpx.AsyncClient(base_url=f"https://{layout.address(0)}:6443", verify=context, timeout=2, trust_env=False) as client:
-        await until(probe, what="the API server is serving", seconds=seconds, every=0.03, where=layout.name,
-                    todo=f"look at {layout.node_folder(0)}/boot.log and the logs under /var/log in node-0")
+    await until(probe, what="the API server is ready", seconds=seconds, every=0.05, where=layout.name)
 
 
-async def nodes_ready(layout: Layout, api: Api, *, since: str, seconds: float = 60) -> None:
-    """Wait until each node is Ready with a lease renewed after version `since`."""
+def _check_booting(layout: Layout) -> None:
+    for n, pid in enumerate(layout.pids):
+        if not pid.alive():
+            log = layout.node_folder(n) / "boot.log"
+            raise ClusterError(f"{layout.node_name(n)} ended while starting: {log.read_text()[-600:].strip()}", where=str(log),
+                               todo="`aftershock doctor` shows what the machine lacks")
+
+
+async def nodes_ready(layout: Layout, api: Api, *, since: str, restored: bool, seconds: float = 60) -> None:
+    """Wait until each node is Ready, on restored state with a lease renewed after version `since`.
+
+    A new cluster has no stale nodes, and its first leases are late: their namespace is made last.
+    """
 
     async def probe() -> None:
         leases, nodes = await asyncio.gather(api.list("Lease", "kube-node-lease"), api.list("Node"))
         renewed = {x["metadata"]["name"]: int(x["metadata"]["resourceVersion"]) for x in leases}
         states = {x["metadata"]["name"]: _condition(x, "Ready") for x in nodes}
         for name in layout.node_names:
-            if renewed.get(name, 0) <= int(since):
+            if restored and renewed.get(name, 0) <= int(since):
                 raise NotYet(f"{name} has sent no heartbeat since the start")
             if states.get(name) != "True":
                 raise NotYet(f"{name} is not Ready")
@@ -156,17 +173,23 @@ async def services_answer(layout: Layout, api: Api, pods: Iterable[Object], *, s
     await until(probe, what="Services lead to the pods' addresses", seconds=seconds, every=0.1, where=layout.name)
 
 
-async def policies_enforced(layout: Layout, *, seconds: float = 30) -> None:
-    """Wait until each node's packet filter consults network policies; a box that would leak is not ready."""
+async def packets_filtered(layout: Layout, *, seconds: float = 30) -> None:
+    """Wait until each node's packet filter leads to the API server and consults network policies.
+
+    A pod that starts before the first cannot reach the API server for seconds; a box where the second
+    never comes would leak, and is not ready.
+    """
 
     async def one(n: int) -> None:
         async def probe() -> None:
-            rules = await node.node_run(layout, n, ["iptables-save", "-t", "filter"], timeout=10)
-            if "-A FORWARD" not in rules.out or "KUBE-ROUTER-FORWARD" not in rules.out:
-                raise NotYet("its packet filter has no chain for network policies")
+            rules = (await node.node_run(layout, n, ["iptables-save"], timeout=10)).out
+            if f"-d {API_SERVICE}/32" not in rules:
+                raise NotYet("it has no rule for the API server's service address")
+            if "-A FORWARD" not in rules or "KUBE-ROUTER-FORWARD" not in rules:
+                raise NotYet("it has no chain for network policies")
 
-        await until(probe, what=f"{layout.node_name(n)} enforces network policies", seconds=seconds, every=0.1,
-                    where=layout.name, todo="see /var/log/network-policy-agent/current on that node")
+        await until(probe, what=f"the packet filter of {layout.node_name(n)} is set up", seconds=seconds, every=0.1,
+                    where=layout.name, todo="see /var/log/network-policy-agent and kube-proxy on that node")
 
     await asyncio.gather(*(one(n) for n in range(layout.nodes)))
 
