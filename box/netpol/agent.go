@@ -9,9 +9,10 @@
 //
 // What this package adds is the life around the controller: kube-router's own
 // command also builds the router and the service proxy, which pull in a BGP
-// daemon and IPVS that are of no use beside kube-proxy. Every change of a
-// policy asks for a sync at once, and so does one of a pod or a namespace while
-// there are policies; the periodic sync only repairs what others removed.
+// daemon and IPVS that are of no use beside kube-proxy. A change of a policy
+// asks for a sync at once. Changes of pods and namespaces are gathered for a
+// moment, and count only while there are policies; the periodic sync only
+// repairs what others removed.
 //
 // Two things are the node's to provide: net.bridge.bridge-nf-call-iptables=1,
 // or traffic between two pods of the node never meets the rules, and a start
@@ -123,10 +124,11 @@ func run(ctx context.Context, client kubernetes.Interface, config *options.KubeR
 	if err != nil {
 		return fmt.Errorf("create the policy controller: %w", err)
 	}
+	changes := gather(policies.GetStore(), gatherFor, policy.RequestFullSync)
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
 		policies:   policy.NetworkPolicyEventHandler,
-		pods:       whileAny(policies.GetStore(), policy.PodEventHandler),
-		namespaces: whileAny(policies.GetStore(), policy.NamespaceEventHandler),
+		pods:       changes.handler(podMatters),
+		namespaces: changes.handler(labelsMatter),
 	} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return err
@@ -144,17 +146,6 @@ func run(ctx context.Context, client kubernetes.Interface, config *options.KubeR
 	<-ctx.Done()
 	running.Wait()
 	return nil
-}
-
-// whileAny passes events on while the store holds something. A sync costs tens
-// of processes, and a cluster that starts makes many pod events; without any
-// policy none of them changes what a packet meets. Nothing is missed: a policy
-// is in the store before its own event asks for a sync of everything.
-func whileAny(store cache.Store, handler cache.ResourceEventHandler) cache.ResourceEventHandler {
-	return cache.FilteringResourceEventHandler{
-		FilterFunc: func(any) bool { return len(store.ListKeys()) > 0 },
-		Handler:    handler,
-	}
 }
 
 // hasAddress holds for a Node that its kubelet has reported on: the controller

@@ -2,6 +2,7 @@ package netpol
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -28,20 +29,50 @@ func TestWithoutManagedFields(t *testing.T) {
 	}
 }
 
-func TestWhileAny(t *testing.T) {
+func TestGatherAsksOnceForABurst(t *testing.T) {
 	policies := cache.NewStore(cache.MetaNamespaceKeyFunc)
-	calls := 0
-	handler := whileAny(policies, cache.ResourceEventHandlerFuncs{UpdateFunc: func(any, any) { calls++ }})
-	pod := &corev1.Pod{}
-	handler.OnUpdate(pod, pod)
-	if calls != 0 {
+	asked := make(chan struct{}, 10)
+	changes := gather(policies, time.Millisecond, func() { asked <- struct{}{} })
+	handler := changes.handler(podMatters)
+	before := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	after := before.DeepCopy()
+	after.Status.PodIP = "10.244.0.7"
+
+	handler.OnUpdate(before, after)
+	if changes.pending {
 		t.Error("a pod asked for a sync although there is no policy")
 	}
 	if err := policies.Add(&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny"}}); err != nil {
 		t.Fatal(err)
 	}
-	handler.OnUpdate(pod, pod)
-	if calls != 1 {
-		t.Error("a pod did not ask for a sync although there is a policy")
+	handler.OnUpdate(before, before.DeepCopy())
+	if changes.pending {
+		t.Error("a pod asked for a sync although nothing changed")
+	}
+	changes.delay = 50 * time.Millisecond
+	handler.OnUpdate(before, after)
+	handler.OnDelete(after)
+	<-asked
+	select {
+	case <-asked:
+		t.Error("two syncs for one burst")
+	case <-time.After(150 * time.Millisecond):
+	}
+}
+
+func TestPodMatters(t *testing.T) {
+	base := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}}
+	change := func(edit func(*corev1.Pod)) *corev1.Pod { p := base.DeepCopy(); edit(p); return p }
+	if podMatters(base, change(func(p *corev1.Pod) { p.Status.Message = "m" })) {
+		t.Error("a message matters to no policy")
+	}
+	for name, after := range map[string]*corev1.Pod{
+		"address": change(func(p *corev1.Pod) { p.Status.PodIP = "10.244.0.7" }),
+		"phase":   change(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+		"labels":  change(func(p *corev1.Pod) { p.Labels["app"] = "b" }),
+	} {
+		if !podMatters(base, after) {
+			t.Errorf("a change of %s does not matter", name)
+		}
 	}
 }

@@ -57,7 +57,7 @@ def _service(name: str, command: list[str], before: str = "") -> Iterator[tuple[
 
 def _wait_port(address: str, port: int) -> str:
     """Shell lines that wait until something listens; each question costs no process of its own."""
-    return f"until : 2>/dev/null 3<>/dev/tcp/{address}/{port}; do sleep 0.05; done"
+    return f"until : 2>/dev/null 3<>/dev/tcp/{address}/{port}; do sleep 0.1; done"
 
 
 def _wait_api(layout: Layout) -> str:
@@ -118,9 +118,10 @@ def _worker(layout: Layout, n: int, *, restored: bool) -> Iterator[tuple[str, st
     wait = _wait_api(layout)
     yield from _service("containerd", ["containerd"])
     yield from _service("kube-proxy", [f"{BIN}/kube-proxy", f"--config {ETC}/kube-proxy.yaml"], wait)
-    # iptables-save reads what kube-proxy wrote; a pod started before that cannot reach the API server. On a
+    # A pod that starts before kube-proxy has written its rules cannot reach the API server for seconds. On a
     # new cluster kube-proxy in turn waits for the node object, which the kubelet makes, and there are no pods.
-    synced = wait if not restored else f"until iptables-save -t nat 2>/dev/null | grep -q -- '-d {API_SERVICE}/32'; do sleep 0.05; done"
+    rules = f"iptables -t nat -n -L KUBE-SERVICES 2>/dev/null | grep -q {API_SERVICE}"
+    synced = wait if not restored else f"until {rules}; do sleep 0.2; done"
     role = "node-role.kubernetes.io/control-plane" if n == 0 else "node-role.kubernetes.io/worker"
     yield from _service("kubelet", [
         f"{BIN}/kubelet", f"--kubeconfig {ETC}/kubelet.conf", f"--config {ETC}/kubelet.yaml",
@@ -129,7 +130,7 @@ def _worker(layout: Layout, n: int, *, restored: bool) -> Iterator[tuple[str, st
     yield from _service("network-policy-agent", [
         f"{BIN}/network-policy-agent", f"--kubeconfig {ETC}/network-policy-agent.conf", f"--hostname-override {node}",
         f"--service-cluster-ip-range {SERVICE_RANGE}", f"--load-balancer-cidr {FRONT_DOORS}",
-    ], synced)  # fmt: skip
+    ], _wait_port("127.0.0.1", 10248))  # fmt: skip
     yield from _service("local-path-provisioner", [
         f"{BIN}/local-path-provisioner", f"--kubeconfig {ETC}/local-path-provisioner.conf", f"--node-name {node}",
         "--root /var/local-path-provisioner",
@@ -212,7 +213,6 @@ def _cni(n: int) -> str:
                     "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "/run/ipam",
                 },
             },
-            {"type": "portmap", "capabilities": {"portMappings": True}},
         ],
     }, indent=1)  # fmt: skip
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aftershock.base.errors import BuildError, ClusterError, UsageError
+from aftershock.base.errors import BuildError, ClusterError, DeadlinePassed, UsageError
 from aftershock.base.paths import state_dir
 from aftershock.base.record import write_json
 from aftershock.base.wait import NotYet, until
@@ -95,33 +95,33 @@ def remove(name: str) -> None:
     shutil.rmtree(snapshots_dir() / name)
 
 
+TASKS = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/*/init.pid"
+
+
 async def _quiesce(layout: Layout) -> None:
     """End a running box' programs in order, until nothing writes any more."""
 
-    async def on(n: int, script: str, timeout: float = 40.0) -> None:
-        await node.node_run(layout, n, ["bash", "-c", script], timeout=timeout)
+    async def everywhere(script: str) -> list[str]:
+        runs = (node.node_run(layout, n, ["bash", "-c", script], timeout=40) for n in range(layout.nodes))
+        return [done.out for done in await asyncio.gather(*runs)]
 
-    everywhere = range(layout.nodes)
-    await on(0, "sv stop kube-controller-manager kube-scheduler cloud-controller-manager >/dev/null")
-    await asyncio.gather(*(on(n, "sv stop kubelet local-path-provisioner >/dev/null") for n in everywhere))
-    term = 'for t in /run/containerd/io.containerd.runtime.v2.task/k8s.io/*/init.pid; do [ -e "$t" ] && kill -TERM "$(cat "$t")" 2>/dev/null; done; :'
-    await asyncio.gather(*(on(n, term) for n in everywhere))
+    async def ended() -> None:
+        alive = f'c=0; for t in {TASKS}; do [ -e "$t" ] && kill -0 "$(cat "$t")" 2>/dev/null && c=$((c+1)); done; echo $c'
+        if left := sum(int(out or 0) for out in await everywhere(alive)):
+            raise NotYet(f"{left} containers still run")
 
-    async def quiet_now() -> None:
-        counts = await asyncio.gather(*(_running(layout, n) for n in everywhere))
-        if sum(counts):
-            raise NotYet(f"{sum(counts)} containers still end")
-
-    with contextlib.suppress(Exception):
-        await until(quiet_now, what="containers have ended", seconds=12, every=0.1)
-    await on(0, "sv -w 15 stop kube-apiserver >/dev/null; sv -w 10 stop etcd >/dev/null")
-    await asyncio.gather(*(on(n, "sv stop kube-proxy network-policy-agent containerd >/dev/null; sync -f /var/lib/etcd") for n in everywhere))
-
-
-async def _running(layout: Layout, n: int) -> int:
-    """Containers of a node whose program still runs; the pause programs count too."""
-    script = 'c=0; for t in /run/containerd/io.containerd.runtime.v2.task/k8s.io/*/init.pid; do [ -e "$t" ] && kill -0 "$(cat "$t")" 2>/dev/null && c=$((c+1)); done; echo $c'
-    return int((await node.node_run(layout, n, ["bash", "-c", script])).out or 0)
+    await everywhere("cd /etc/service && sv stop kube-controller-manager kube-scheduler cloud-controller-manager >/dev/null 2>&1; "
+                     "sv stop kubelet local-path-provisioner >/dev/null")
+    # SIGTERM as the kubelet would send it; then SIGINT, at which a database no longer waits for its
+    # clients and programs that do not listen to the first end too.
+    for name, seconds in (("TERM", 3), ("INT", 8)):
+        await everywhere(f'for t in {TASKS}; do [ -e "$t" ] && kill -{name} "$(cat "$t")" 2>/dev/null; done; :')
+        with contextlib.suppress(DeadlinePassed):
+            await until(ended, what="containers have ended", seconds=seconds, every=0.1)
+    await everywhere("sv stop kube-proxy network-policy-agent containerd >/dev/null")
+    # The API server takes its endpoint back at the start of its end; what follows is waiting for clients.
+    await everywhere("cd /etc/service && sv -w 5 force-stop kube-apiserver >/dev/null 2>&1; "
+                     "sv -w 10 stop etcd >/dev/null 2>&1; sync -f /var/lib/etcd")
 
 
 async def save(box: Box, name: str, *, key: str = "", again: bool = True, progress: Progress = quiet) -> Snapshot:
