@@ -3,8 +3,12 @@
 # The report's session is ended once, which lets the migration through, and the migrating login never
 # again waits more than 2 s for a lock, whatever script it runs.
 set -eu
+# end_sessions ROLE: the sessions of a role, ended from beside the server, since it refuses new ones.
+end_sessions() {
+  kubectl -n shop exec postgres-0 -c postgres -- sh -c "kill -TERM \$(pgrep -f '^postgres: $1 ')"
+}
 in_postgres() { kubectl -n shop exec postgres-0 -c postgres -- "$@"; }
-in_postgres pkill -TERM -f '^postgres: reports '
+end_sessions reports
 kubectl -n shop wait --for=condition=complete job/orders-migrate-0042 --timeout=60s
 for try in 1 2 3 4 5 6 7 8 9 10; do
   in_postgres psql -X -U postgres -d shop -c "alter role migrator set lock_timeout = '2s'" && break

@@ -4,11 +4,15 @@
 # The table that nobody can touch is set aside for an empty one that has the column. The shop sells again,
 # and knows nothing of the orders that it has taken.
 set -eu
+# end_sessions ROLE: the sessions of a role, ended from beside the server, since it refuses new ones.
+end_sessions() {
+  kubectl -n shop exec postgres-0 -c postgres -- sh -c "kill -TERM \$(pgrep -f '^postgres: $1 ')"
+}
 in_postgres() { kubectl -n shop exec -i postgres-0 -c postgres -- "$@"; }
-in_postgres pkill -TERM -f '^postgres: migrator ' || true
-in_postgres pkill -TERM -f '^postgres: reports ' || true
+end_sessions migrator || true
+end_sessions reports || true
 for try in 1 2 3 4 5 6 7 8 9 10; do
-  in_postgres pkill -TERM -f '^postgres: reports ' || true
+  end_sessions reports || true
   in_postgres psql -X -U postgres -d shop -v ON_ERROR_STOP=1 --single-transaction <<'SQL' && break
 set lock_timeout = '3s';
 set role migrator;

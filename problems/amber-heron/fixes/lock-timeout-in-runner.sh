@@ -3,6 +3,10 @@
 # The runner gives up a lock after 2 s and tries again. The waiting statement is ended, the Job's next
 # pod uses the new runner, and the report's session is ended at a moment when a try is waiting.
 set -eu
+# end_sessions ROLE: the sessions of a role, ended from beside the server, since it refuses new ones.
+end_sessions() {
+  kubectl -n shop exec postgres-0 -c postgres -- sh -c "kill -TERM \$(pgrep -f '^postgres: $1 ')"
+}
 kubectl -n shop apply --server-side --force-conflicts -f - <<'YAML'
 apiVersion: v1
 kind: ConfigMap
@@ -14,6 +18,8 @@ data:
     # migrate.sh NUMBER: applies one migration, once, in one transaction. Waits 2 s for a lock, and tries again.
     set -eu
     number=$1
+    # A new pod may connect a moment after it has started, once the packet filters know its address.
+    for try in 1 2 3 4 5 6 7 8 9 10; do pg_isready -q && break; sleep 1; done
     done_already=$(psql -XAtc "select count(*) from schema_migrations where version = '$number'")
     if [ "$done_already" = 1 ]; then
       echo "$number is applied already"
@@ -33,12 +39,12 @@ data:
     exit 1
 YAML
 in_postgres() { kubectl -n shop exec postgres-0 -c postgres -- "$@"; }
-in_postgres pkill -TERM -f '^postgres: migrator ' || true
+end_sessions migrator || true
 end=$(($(date +%s) + 120))
 until [ "$(kubectl -n shop get job orders-migrate-0042 -o 'jsonpath={.status.succeeded}')" = 1 ]; do
   [ "$(date +%s)" -lt "$end" ] || { echo "the migration did not get its turn" >&2; exit 1; }
   if in_postgres pgrep -f '^postgres: migrator .* waiting$' >/dev/null; then
-    in_postgres pkill -TERM -f '^postgres: reports ' || true
+    end_sessions reports || true
   fi
   sleep 0.3
 done
