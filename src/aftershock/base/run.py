@@ -103,7 +103,5 @@ async def run(
     )
     if check and not done.ok:
         shown = shlex.join(argv)
-        raise CommandFailed(
-            f"`{shown[:200]}` ended with {done.code}: {done.tail()}", code=done.code, where=where
-        )
+        raise CommandFailed(f"`{shown[:200]}` ended with {done.code}: {done.tail()}", code=done.code, where=where)
     return done

@@ -22,7 +22,13 @@ class NotYet(Exception):
 
 
 async def until(
-    probe: Callable[[], Awaitable[T]], *, what: str, seconds: float, every: float = 0.05, where: str = "", todo: str = ""
+    probe: Callable[[], Awaitable[T]],
+    *,
+    what: str,
+    seconds: float,
+    every: float = 0.05,
+    where: str = "",
+    todo: str = "",
 ) -> T:
     """Return the probe's first value.
 

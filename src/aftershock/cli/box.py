@@ -31,13 +31,19 @@ def up(
             loaded = stacks.load(stack)
         wanted = max(nodes, loaded.nodes) if loaded else nodes
         images = loaded.images() if loaded else ()
-        made = await boxes.up(name, nodes=wanted, images=images, memory=memory << 20, stack=stack, progress=out.progress)
+        made = await boxes.up(
+            name, nodes=wanted, images=images, memory=memory << 20, stack=stack, progress=out.progress
+        )
         if loaded:
             await deploying.deploy(made, loaded, tell=out.progress)
         return {
-            "name": made.name, "kubeconfig": str(made.kubeconfig), "nodes": list(made.nodes), "seconds": round(made.seconds, 2),
-            "usable_seconds": round(made.usable_seconds, 2), "front": made.world.front if made.world else "",
-        }  # fmt: skip
+            "name": made.name,
+            "kubeconfig": str(made.kubeconfig),
+            "nodes": list(made.nodes),
+            "seconds": round(made.seconds, 2),
+            "usable_seconds": round(made.usable_seconds, 2),
+            "front": made.world.front if made.world else "",
+        }
 
     record = run_async(out, work())
     out.text(f"[bold]{record['name']}[/bold]: {len(record['nodes'])} nodes ready in {record['seconds']} s")
@@ -75,14 +81,33 @@ def list_(as_json: bool = JSON) -> None:
         state = layout.phase if not dead else f"damaged ({', '.join(dead)} down)"
         if lifecycle.abandoned(layout):
             state = f"abandoned while {layout.phase}"
-        rows.append({
-            "name": layout.name, "state": state, "nodes": layout.nodes, "addresses": layout.subnet, "stack": layout.stack,
-            "memory_mib": cgroups.memory_used(layout) >> 20, "kubeconfig": str(layout.admin_kubeconfig),
-        })  # fmt: skip
+        rows.append(
+            {
+                "name": layout.name,
+                "state": state,
+                "nodes": layout.nodes,
+                "addresses": layout.subnet,
+                "stack": layout.stack,
+                "memory_mib": cgroups.memory_used(layout) >> 20,
+                "kubeconfig": str(layout.admin_kubeconfig),
+            }
+        )
     if rows:
         columns = ["name", "state", "nodes", "addresses", "memory", "stack"]
-        out.table(columns, [[str(r["name"]), str(r["state"]), str(r["nodes"]), str(r["addresses"]), f"{r['memory_mib']} MiB",
-                             str(r["stack"])] for r in rows])
+        out.table(
+            columns,
+            [
+                [
+                    str(r["name"]),
+                    str(r["state"]),
+                    str(r["nodes"]),
+                    str(r["addresses"]),
+                    f"{r['memory_mib']} MiB",
+                    str(r["stack"]),
+                ]
+                for r in rows
+            ],
+        )
     else:
         out.text("no boxes; `aftershock up` starts one")
     out.result(boxes=rows)
@@ -156,7 +181,9 @@ def doctor(
             out.text(f"removed {what}")
         left = []
     for name in left:
-        out.text(f"[yellow]left[/yellow]    box {name}, of a command that was killed; `aftershock doctor --fix` removes it")
+        out.text(
+            f"[yellow]left[/yellow]    box {name}, of a command that was killed; `aftershock doctor --fix` removes it"
+        )
     healthy = all(f.ok or not f.needed for f in found) and (fix or not damaged) and not left
     out.result(healthy=healthy, findings=[vars(f) for f in found], damaged=damaged, left=left, removed=removed)
     raise typer.Exit(0 if healthy else 3)

@@ -34,7 +34,9 @@ class Output:
         """One line of progress, with the seconds since the start."""
         from rich.console import Console
 
-        Console(stderr=True, highlight=False).print(f"[dim]{time.monotonic() - self._begin:6.1f}s[/dim]  {text}", markup=True)
+        Console(stderr=True, highlight=False).print(
+            f"[dim]{time.monotonic() - self._begin:6.1f}s[/dim]  {text}", markup=True
+        )
 
     def text(self, text: str) -> None:
         """A line for people."""

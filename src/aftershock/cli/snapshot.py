@@ -38,13 +38,15 @@ def list_(as_json: bool = JSON) -> None:
 
     from aftershock.cluster.box import snapshot
 
+    def made(when: float) -> str:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
+
     found = snapshot.listed()
     if found:
         out.table(
             ["name", "nodes", "stack", "size", "made"],
-            [[s.name, str(s.nodes), s.stack, f"{s.size >> 20} MiB", time.strftime("%Y-%m-%d %H:%M", time.localtime(s.created))]
-             for s in found],
-        )  # fmt: skip
+            [[s.name, str(s.nodes), s.stack, f"{s.size >> 20} MiB", made(s.created)] for s in found],
+        )
     else:
         out.text("no snapshots; `aftershock snapshot save BOX NAME` makes one")
     out.result(snapshots=[vars(s) for s in found])
@@ -78,11 +80,17 @@ def restore(
 
         made = await snapshot.restore(snapshot.find(snapshot_name), name, progress=out.progress)
         return {
-            "name": made.name, "kubeconfig": str(made.kubeconfig), "nodes": list(made.nodes), "seconds": round(made.seconds, 2),
-            "usable_seconds": round(made.usable_seconds, 2), "snapshot": snapshot_name,
-        }  # fmt: skip
+            "name": made.name,
+            "kubeconfig": str(made.kubeconfig),
+            "nodes": list(made.nodes),
+            "seconds": round(made.seconds, 2),
+            "usable_seconds": round(made.usable_seconds, 2),
+            "snapshot": snapshot_name,
+        }
 
     record = run_async(out, work())
-    out.text(f"[bold]{record['name']}[/bold]: restored {snapshot_name}, everything freshly ready in {record['usable_seconds']} s")
+    out.text(
+        f"[bold]{record['name']}[/bold]: {snapshot_name} restored, everything ready in {record['usable_seconds']} s"
+    )
     out.text(f"  kubectl:  aftershock shell {record['name']}")
     out.result(**record)

@@ -41,7 +41,11 @@ async def run_trial(
     from aftershock.trial.plan import plan
 
     planned = plan(problem, agent)
-    folder = Path(record) if record else records_dir() / f"{time.strftime('%Y%m%d-%H%M%S')}-{problem}-{agent.replace(':', '-')}"
+    folder = (
+        Path(record)
+        if record
+        else records_dir() / f"{time.strftime('%Y%m%d-%H%M%S')}-{problem}-{agent.replace(':', '-')}"
+    )
     if kubeconfig:
         from aftershock.cluster.existing import open_existing
         from aftershock.stack.provide import on_existing
@@ -71,7 +75,8 @@ def tell(out: Output, event: dict[str, Any]) -> None:
     if kind == "stage" and event["state"] == "begin":
         out.progress(f"[bold]{event['stage']}[/bold]")
     elif kind == "stage":
-        out.progress(f"  {event['stage']} {'took' if event['state'] == 'end' else 'broke off after'} {event.get('seconds', 0):.1f} s")
+        ended = "took" if event["state"] == "end" else "broke off after"
+        out.progress(f"  {event['stage']} {ended} {event.get('seconds', 0):.1f} s")
     elif kind == "step":
         out.progress(f"  {event.get('said') or event.get('step', '')}")
     elif kind == "suffering":
@@ -96,7 +101,9 @@ def show_verdict(out: Output, document: dict[str, Any]) -> None:
     """The end of a trial for people."""
     color = {"succeeded": "green", "failed": "red", "unsafe": "red"}.get(str(document["verdict"]), "yellow")
     out.text("")
-    out.text(f"[bold {color}]{document['verdict']}[/bold {color}]  {document['problem']} answered by {document['agent']}")
+    out.text(
+        f"[bold {color}]{document['verdict']}[/bold {color}]  {document['problem']} answered by {document['agent']}"
+    )
     out.text(f"  {escape(str(document['why']))}")
     if document.get("todo"):
         out.text(f"  next: {escape(str(document['todo']))}")

@@ -98,7 +98,9 @@ class Api:
         manager: field manager written into objects: what an operator's tool would write.
     """
 
-    def __init__(self, kubeconfig: Path, *, context: str | None = None, manager: str = "kubectl", kubectl: Path | str = "kubectl") -> None:
+    def __init__(
+        self, kubeconfig: Path, *, context: str | None = None, manager: str = "kubectl", kubectl: Path | str = "kubectl"
+    ) -> None:
         self.kubeconfig = kubeconfig
         self.context = context
         self.manager = manager
@@ -117,8 +119,15 @@ class Api:
         self._api = None
 
     async def request(
-        self, method: str, path: str, *, body: Any = None, content: str = "application/json", timeout: float = 10.0,
-        attempts: int = 3, **query: Any,
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        content: str = "application/json",
+        timeout: float = 10.0,
+        attempts: int = 3,
+        **query: Any,
     ) -> httpx.Response:
         """One HTTP request; connection breaks are tried again, but for POST.
 
@@ -171,7 +180,9 @@ class Api:
         if response.status_code == 404:
             return None
         if response.is_error:
-            raise ClusterError(f"the API server refused ({response.status_code}): {response.text[:300]}", where=f"GET {path}")
+            raise ClusterError(
+                f"the API server refused ({response.status_code}): {response.text[:300]}", where=f"GET {path}"
+            )
         document: Object = response.json()
         return document
 
@@ -184,7 +195,9 @@ class Api:
         self, kind: str, namespace: str | None = None, *, labels: str = "", fields: str = "", attempts: int = 3
     ) -> tuple[Objects, str]:
         """All objects of a kind and the collection's resource version."""
-        document = await self._json("GET", kind_path(kind, namespace), labelSelector=labels, fieldSelector=fields, attempts=attempts)
+        document = await self._json(
+            "GET", kind_path(kind, namespace), labelSelector=labels, fieldSelector=fields, attempts=attempts
+        )
         version = KINDS[kind][0]
         items = [{"apiVersion": version, "kind": kind, **item} for item in document.get("items") or []]
         return items, document["metadata"]["resourceVersion"]
@@ -208,7 +221,9 @@ class Api:
     async def create(self, obj: Object, *, namespace: str | None = None) -> Object:
         kind, meta = obj["kind"], obj.get("metadata", {})
         space = (meta.get("namespace") or namespace or "default") if KINDS.get(kind, ("", "", True))[2] else None
-        return await self._json("POST", kind_path(kind, space, "", obj.get("apiVersion", "")), body=obj, fieldManager=self.manager)
+        return await self._json(
+            "POST", kind_path(kind, space, "", obj.get("apiVersion", "")), body=obj, fieldManager=self.manager
+        )
 
     async def patch(
         self, kind: str, name: str, namespace: str | None, patch: Any, *, how: str = "strategic", subresource: str = ""
@@ -226,10 +241,14 @@ class Api:
         if response.status_code == 404:
             return False
         if response.is_error:
-            raise ClusterError(f"the API server refused ({response.status_code}): {response.text[:300]}", where=f"DELETE {path}")
+            raise ClusterError(
+                f"the API server refused ({response.status_code}): {response.text[:300]}", where=f"DELETE {path}"
+            )
         return True
 
-    async def watch(self, kind: str, namespace: str | None = None, *, labels: str = "") -> AsyncIterator[tuple[str, Object]]:
+    async def watch(
+        self, kind: str, namespace: str | None = None, *, labels: str = ""
+    ) -> AsyncIterator[tuple[str, Object]]:
         """Changes as (type, object), first ADDED for all there is; goes on after a break."""
         version = ""
         while True:
@@ -244,7 +263,12 @@ class Api:
                     base=kind_path(kind, namespace),
                     stream=True,
                     timeout=None,
-                    params={"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true", "labelSelector": labels},
+                    params={
+                        "watch": "1",
+                        "resourceVersion": version,
+                        "allowWatchBookmarks": "true",
+                        "labelSelector": labels,
+                    },
                 ) as response:
                     async for line in response.aiter_lines():
                         event = json.loads(line)
@@ -258,27 +282,59 @@ class Api:
                 version = ""
 
     async def exec(
-        self, namespace: str, pod: str, argv: Sequence[str], *, container: str = "", stdin: str | bytes | None = None, timeout: float = 30.0, check: bool = False
+        self,
+        namespace: str,
+        pod: str,
+        argv: Sequence[str],
+        *,
+        container: str = "",
+        stdin: str | bytes | None = None,
+        timeout: float = 30.0,
+        check: bool = False,
     ) -> Completed:
         """Run a program in a pod ("deploy/web" names any pod of it)."""
         return await run(
-            [*self.kubectl_argv(), "-n", namespace, "exec", *(["-i"] if stdin is not None else []), pod,
-             *(["-c", container] if container else []), "--", *argv],
-            stdin=stdin, timeout=timeout, check=check, where=f"pod {namespace}/{pod}",
+            [
+                *self.kubectl_argv(),
+                "-n",
+                namespace,
+                "exec",
+                *(["-i"] if stdin is not None else []),
+                pod,
+                *(["-c", container] if container else []),
+                "--",
+                *argv,
+            ],
+            stdin=stdin,
+            timeout=timeout,
+            check=check,
+            where=f"pod {namespace}/{pod}",
         )
 
     def kubectl_argv(self) -> Argv:
         """How to call kubectl with this client's rights."""
-        return [self.kubectl, f"--kubeconfig={self.kubeconfig}", *([f"--context={self.context}"] if self.context else [])]
+        return [
+            self.kubectl,
+            f"--kubeconfig={self.kubeconfig}",
+            *([f"--context={self.context}"] if self.context else []),
+        ]
 
-    async def logs(self, namespace: str, pod: str, *, container: str = "", since: int = 0, tail: int = 0, previous: bool = False) -> str:
+    async def logs(
+        self, namespace: str, pod: str, *, container: str = "", since: int = 0, tail: int = 0, previous: bool = False
+    ) -> str:
         """What a container printed; `since` in seconds, `tail` in lines, 0 for all."""
         response = await self.request(
-            "GET", kind_path("Pod", namespace, pod) + "/log",
-            container=container, sinceSeconds=since or None, tailLines=tail or None, previous="true" if previous else None,
+            "GET",
+            kind_path("Pod", namespace, pod) + "/log",
+            container=container,
+            sinceSeconds=since or None,
+            tailLines=tail or None,
+            previous="true" if previous else None,
         )
         if response.is_error:
-            raise ClusterError(f"no log ({response.status_code}): {response.text[:300]}", where=f"pod {namespace}/{pod}")
+            raise ClusterError(
+                f"no log ({response.status_code}): {response.text[:300]}", where=f"pod {namespace}/{pod}"
+            )
         return response.text
 
     async def wait_for(
@@ -311,7 +367,10 @@ def rollout_state(obj: Object | None) -> str:
         ready, updated = status.get("numberAvailable", 0), status.get("updatedNumberScheduled", 0)
     else:
         wanted = obj["spec"].get("replicas", 1)
-        ready, updated = status.get("availableReplicas", status.get("readyReplicas", 0)), status.get("updatedReplicas", 0)
+        ready, updated = (
+            status.get("availableReplicas", status.get("readyReplicas", 0)),
+            status.get("updatedReplicas", 0),
+        )
         if status.get("replicas", 0) > wanted:
             return f"{status['replicas'] - wanted} old replicas remain"
     if updated < wanted:

@@ -50,15 +50,27 @@ class Existing:
 
     def api(self, user: str = "admin") -> Api:
         if user != "admin":
-            raise MissingCapability(f"no kubeconfig for the user {user} on an existing cluster", where=self.name,
-                                    todo="use a box, which has one")
+            raise MissingCapability(
+                f"no kubeconfig for the user {user} on an existing cluster",
+                where=self.name,
+                todo="use a box, which has one",
+            )
         return Api(self._kubeconfig, context=self._context, kubectl=self._kubectl)
 
     async def node_run(
-        self, node: str, argv: Sequence[str], *, stdin: str | bytes | None = None, timeout: float = 30.0, check: bool = True
+        self,
+        node: str,
+        argv: Sequence[str],
+        *,
+        stdin: str | bytes | None = None,
+        timeout: float = 30.0,
+        check: bool = True,
     ) -> Completed:
-        raise MissingCapability(f"programs cannot be run in the node {node} of an existing cluster", where=self.name,
-                                todo="use a box (`aftershock up`), which has the capability node-run")
+        raise MissingCapability(
+            f"programs cannot be run in the node {node} of an existing cluster",
+            where=self.name,
+            todo="use a box (`aftershock up`), which has the capability node-run",
+        )
 
     async def reset(self, namespace: str, *, seconds: float = 120) -> None:
         """Delete a namespace and wait until it is gone: what stands for a restore here."""
@@ -89,9 +101,15 @@ async def open_existing(kubeconfig: Path, context: str | None = None) -> Existin
         document = yaml.safe_load(kubeconfig.read_text())
         contexts = [c["name"] for c in document["contexts"]]
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise UsageError(f"not a kubeconfig: {error}", where=str(kubeconfig), todo="give the path of a kubeconfig file") from error
+        raise UsageError(
+            f"not a kubeconfig: {error}", where=str(kubeconfig), todo="give the path of a kubeconfig file"
+        ) from error
     if context and context not in contexts:
-        raise UsageError(f"the kubeconfig has no context {context}", where=str(kubeconfig), todo=f"its contexts: {', '.join(contexts)}")
+        raise UsageError(
+            f"the kubeconfig has no context {context}",
+            where=str(kubeconfig),
+            todo=f"its contexts: {', '.join(contexts)}",
+        )
     kubectl = await kubectl_ready()
     api = Api(kubeconfig, context=context, kubectl=kubectl)
     try:

@@ -81,7 +81,9 @@ def _rule(*rule: str) -> bool:
 
 def _system() -> list[Finding]:
     linux = platform.system() == "Linux"
-    found = [Finding("linux", linux, platform.platform(), "nodes are namespaces of the Linux kernel", "use a Linux machine")]
+    found = [
+        Finding("linux", linux, platform.platform(), "nodes are namespaces of the Linux kernel", "use a Linux machine")
+    ]
     if not linux:
         return found
     found.append(
@@ -90,8 +92,13 @@ def _system() -> list[Finding]:
     for program, package in PROGRAMS.items():
         path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
         found.append(
-            Finding(f"program {program}", path is not None, path or "not found", "building and starting boxes",
-                    f"apt-get install {package}")
+            Finding(
+                f"program {program}",
+                path is not None,
+                path or "not found",
+                "building and starting boxes",
+                f"apt-get install {package}",
+            )
         )
     return found
 
@@ -101,7 +108,9 @@ def _kernel() -> list[Finding]:
     controllers = (
         Path("/sys/fs/cgroup/cgroup.controllers").read_text().split()
         if version == 2
-        else [p.name for p in Path("/sys/fs/cgroup").iterdir() if p.is_dir()] if Path("/sys/fs/cgroup").is_dir() else []
+        else [p.name for p in Path("/sys/fs/cgroup").iterdir() if p.is_dir()]
+        if Path("/sys/fs/cgroup").is_dir()
+        else []
     )
     missing = [c for c in ("cpu", "cpuset", "memory", "pids") if c not in controllers]
     checks: list[tuple[str, Callable[[], bool], str, str, bool]] = [
@@ -110,15 +119,29 @@ def _kernel() -> list[Finding]:
         ("loop devices", lambda: Path("/dev/loop-control").exists(), "the nodes' disks", "load the module loop", True),
         ("veth", lambda: _link_type("veth"), "the nodes' network", "load the module veth", True),
         ("bridge", lambda: _link_type("bridge"), "the nodes' network", "load the module bridge", True),
-        ("iptables", lambda: _rule("-t", "nat", "-A", "OUTPUT", "-j", "RETURN"), "Services",
-         "a kernel with nf_tables and nft_compat", True),
-        ("iptables statistic", lambda: _rule("-A", "OUTPUT", "-m", "statistic", "--mode", "random", "--probability",
-                                             "0.5", "-j", "DROP"), "Services and dropping packets by chance",
-         "a kernel with xt_statistic", True),
+        (
+            "iptables",
+            lambda: _rule("-t", "nat", "-A", "OUTPUT", "-j", "RETURN"),
+            "Services",
+            "a kernel with nf_tables and nft_compat",
+            True,
+        ),
+        (
+            "iptables statistic",
+            lambda: _rule("-A", "OUTPUT", "-m", "statistic", "--mode", "random", "--probability", "0.5", "-j", "DROP"),
+            "Services and dropping packets by chance",
+            "a kernel with xt_statistic",
+            True,
+        ),
     ]
     found = [
-        Finding(f"cgroup v{version}", not missing, f"missing: {', '.join(missing)}" if missing else "controllers present",
-                "limits of nodes and pods", "enable the controllers at boot")
+        Finding(
+            f"cgroup v{version}",
+            not missing,
+            f"missing: {', '.join(missing)}" if missing else "controllers present",
+            "limits of nodes and pods",
+            "enable the controllers at boot",
+        )
     ]
     for name, check, purpose, todo, needed in checks:
         ok = check()
@@ -134,12 +157,20 @@ def _room() -> list[Finding]:
             at = at.parent
         free = shutil.disk_usage(at).free // MIB
         found.append(
-            Finding(label, free >= need, f"{free} MiB free at {at}", f"{need} MiB wanted", "free some space", needed=False)
+            Finding(
+                label, free >= need, f"{free} MiB free at {at}", f"{need} MiB wanted", "free some space", needed=False
+            )
         )
     memory = memory_available() // MIB
     found.append(
-        Finding("memory", memory >= 1500, f"{memory} MiB available", "one box needs 0.8 to 2 GB", "end other programs",
-                needed=False)
+        Finding(
+            "memory",
+            memory >= 1500,
+            f"{memory} MiB available",
+            "one box needs 0.8 to 2 GB",
+            "end other programs",
+            needed=False,
+        )
     )
     return found
 
@@ -181,5 +212,7 @@ def require_room(folder: Path, mebibytes: int, purpose: str) -> None:
     free = shutil.disk_usage(at).free // MIB
     if free < mebibytes:
         raise HostError(
-            f"only {free} MiB free, {mebibytes} MiB wanted", where=f"{at}, for {purpose}", todo="free some space and try again"
+            f"only {free} MiB free, {mebibytes} MiB wanted",
+            where=f"{at}, for {purpose}",
+            todo="free some space and try again",
         )

@@ -140,8 +140,11 @@ def verify(folder: Path, *, deep: bool = False) -> str:
 def _failed(error: OSError, part: Part) -> BuildError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return BuildError(
-        f"{part.name} could not be built: {error.strerror or error}", where=str(error.filename or part.path),
-        todo="free some space and try again; nothing half-built remains" if full else "nothing half-built remains; try again",
+        f"{part.name} could not be built: {error.strerror or error}",
+        where=str(error.filename or part.path),
+        todo="free some space and try again; nothing half-built remains"
+        if full
+        else "nothing half-built remains; try again",
     )
 
 

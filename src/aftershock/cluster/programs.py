@@ -1,7 +1,8 @@
 """The cluster's own programs and the root file system of its nodes.
 
-`programs` are a few static binaries from the Go module in `box/`, under every name they answer to. `node-root` is a small Debian made by mmdebstrap; as no maintainer script runs (variant
-`extract`), the few things those would have done are done here, in the open.
+`programs` are a few static binaries from the Go module in `box/`, under every name they answer to.
+`node-root` is a small Debian made by mmdebstrap; as no maintainer script runs (variant `extract`), the
+few things those would have done are done here, in the open.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ FILES = {
 }  # fmt: skip
 NODE_PACKAGES = (
     "base-files", "base-passwd", "bash", "dash", "coreutils", "grep", "sed", "mawk", "findutils", "tar", "gzip",
-    "hostname", "libc-bin", "netbase", "procps", "util-linux", "mount", "login", "passwd", "containerd", "runc", "runit",
-    "iptables", "ipset", "iproute2", "conntrack", "containernetworking-plugins", "e2fsprogs", "ethtool", "kmod",
+    "hostname", "libc-bin", "netbase", "procps", "util-linux", "mount", "login", "passwd", "containerd", "runc",
+    "runit", "iptables", "ipset", "iproute2", "conntrack", "containernetworking-plugins", "e2fsprogs", "ethtool", "kmod",
     "iputils-ping", "ca-certificates", "less", "curl",
 )  # fmt: skip
 NODE_RECIPE = "2"
@@ -38,7 +39,8 @@ def _go() -> str:
     found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
     if not found:
         raise HostError(
-            "Go is not installed", where="needed to build the cluster's programs",
+            "Go is not installed",
+            where="needed to build the cluster's programs",
             todo="install Go 1.21 or newer (it fetches the toolchain it needs) and have it on the PATH",
         )
     return found
@@ -49,8 +51,11 @@ def programs() -> Part:
     module = source_root() / "box"
     sources = [p for p in sorted(module.rglob("*")) if p.suffix in (".go", ".mod", ".sum") and "_test.go" not in p.name]
     if not sources:
-        raise BuildError("the Go module of the cluster's programs is not there", where=str(module),
-                         todo="run from a checkout, or set AFTERSHOCK_ROOT to one")
+        raise BuildError(
+            "the Go module of the cluster's programs is not there",
+            where=str(module),
+            todo="run from a checkout, or set AFTERSHOCK_ROOT to one",
+        )
     version = f"v{KUBERNETES}"
     major, minor, _ = KUBERNETES.split(".")
     stamps = {
@@ -59,8 +64,13 @@ def programs() -> Part:
         "k8s.io/component-base/version.gitMinor": minor,
         "k8s.io/client-go/pkg/version.gitVersion": version,
     }
-    flags = ["-trimpath", "-tags", "providerless",
-             "-ldflags", " ".join(["-s", "-w", *(f"-X {k}={v}" for k, v in stamps.items())])]
+    flags = [
+        "-trimpath",
+        "-tags",
+        "providerless",
+        "-ldflags",
+        " ".join(["-s", "-w", *(f"-X {k}={v}" for k, v in stamps.items())]),
+    ]
 
     async def build(folder: Path, progress: Progress) -> None:
         out = folder / "bin"
@@ -73,17 +83,26 @@ def programs() -> Part:
             beat = asyncio.create_task(_beat(progress, "programs: still compiling"))
             try:
                 for file, (package, names) in FILES.items():
-                    await run([_go(), "build", *flags, "-o", str(out / file), package], cwd=module, env=env, timeout=3600)
+                    await run(
+                        [_go(), "build", *flags, "-o", str(out / file), package], cwd=module, env=env, timeout=3600
+                    )
                     for name in names:
                         (out / name).symlink_to(file)
             finally:
                 beat.cancel()
         except CommandFailed as error:
-            raise BuildError(f"the cluster's programs do not build: {error.what[-1500:]}", where=str(module),
-                             todo="check the network (module downloads) and the Go version") from error
+            raise BuildError(
+                f"the cluster's programs do not build: {error.what[-1500:]}",
+                where=str(module),
+                todo="check the network (module downloads) and the Go version",
+            ) from error
 
-    return Part("programs", digest(*(p for p in sources), *(str(p.relative_to(module)) for p in sources), *flags, str(FILES)),
-                build, estimate=330)
+    return Part(
+        "programs",
+        digest(*(p for p in sources), *(str(p.relative_to(module)) for p in sources), *flags, str(FILES)),
+        build,
+        estimate=330,
+    )
 
 
 async def _beat(progress: Progress, text: str) -> None:
@@ -107,8 +126,10 @@ async def extract_packages(packages: tuple[str, ...], target: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
         await run(["tar", "-xpf", str(tar), "-C", str(target)], timeout=120)
     except CommandFailed as error:
-        raise BuildError(f"Debian packages could not be unpacked: {error.what[-800:]}",
-                         todo="check the network and the machine's package sources") from error
+        raise BuildError(
+            f"Debian packages could not be unpacked: {error.what[-800:]}",
+            todo="check the network and the machine's package sources",
+        ) from error
     finally:
         tar.unlink(missing_ok=True)
 
@@ -137,8 +158,15 @@ def node_root() -> Part:
             (root / f"usr/bin/{name}").unlink(missing_ok=True)
             (root / f"usr/bin/{name}").symlink_to("mawk")
         (etc / "service").unlink(missing_ok=True)
-        for place in ("opt/kubernetes/bin", "etc/kubernetes", "etc/service", "etc/containerd", "etc/cni/net.d",
-                      "var/lib/images", "mnt"):
+        for place in (
+            "opt/kubernetes/bin",
+            "etc/kubernetes",
+            "etc/service",
+            "etc/containerd",
+            "etc/cni/net.d",
+            "var/lib/images",
+            "mnt",
+        ):
             (root / place).mkdir(parents=True, exist_ok=True)
         for cached in ("var/cache/apt", "var/lib/apt/lists", "boot"):
             shutil.rmtree(root / cached, ignore_errors=True)

@@ -50,9 +50,13 @@ async def saved(stack: Stack, progress: Progress = quiet) -> Snapshot:
             return found
         progress(f"{stack.name}: deploying it once, to be restored from then on (about a minute)")
         box = await boxes.up(
-            f"deploy-{secrets.token_hex(3)}", nodes=stack.nodes, images=stack.images(), ephemeral=True, stack=stack.name,
+            f"deploy-{secrets.token_hex(3)}",
+            nodes=stack.nodes,
+            images=stack.images(),
+            ephemeral=True,
+            stack=stack.name,
             progress=progress,
-        )  # fmt: skip
+        )
         async with boxes.closing(box):
             await deploy(box, stack, tell=progress)
             made = await snapshots.save(box, name, key=key, again=False, progress=progress)

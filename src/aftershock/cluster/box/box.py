@@ -61,7 +61,13 @@ class Box:
         return Api(self.layout.folder / f"{user}.kubeconfig", kubectl=kubectl())
 
     async def node_run(
-        self, node_name: str, argv: Sequence[str], *, stdin: str | bytes | None = None, timeout: float = 30.0, check: bool = True
+        self,
+        node_name: str,
+        argv: Sequence[str],
+        *,
+        stdin: str | bytes | None = None,
+        timeout: float = 30.0,
+        check: bool = True,
     ) -> Completed:
         if node_name not in self.nodes:
             raise UsageError(f"the box {self.name} has no node {node_name}", todo=f"its nodes: {', '.join(self.nodes)}")
@@ -92,8 +98,14 @@ def addons(*names: str) -> list[dict[str, object]]:
 
 
 async def up(
-    name: str, *, nodes: int = 1, images: Sequence[ImageSpec] = (), ephemeral: bool = False, memory: int = 4 << 30,
-    stack: str = "", progress: Progress = quiet,
+    name: str,
+    *,
+    nodes: int = 1,
+    images: Sequence[ImageSpec] = (),
+    ephemeral: bool = False,
+    memory: int = 4 << 30,
+    stack: str = "",
+    progress: Progress = quiet,
 ) -> Box:
     """A new box, or a stopped one of that name started again.
 
@@ -168,7 +180,9 @@ async def _roles(layout: Layout, api: Api) -> None:
     for n, name in enumerate(layout.node_names):
         await api.wait_for("Node", name, None, lambda obj: "" if obj else "not registered", seconds=60)
         role = "control-plane" if n == 0 else "worker"
-        await api.patch("Node", name, None, {"metadata": {"labels": {f"node-role.kubernetes.io/{role}": ""}}}, how="merge")
+        await api.patch(
+            "Node", name, None, {"metadata": {"labels": {f"node-role.kubernetes.io/{role}": ""}}}, how="merge"
+        )
 
 
 async def pods_ready(box: Box, *, seconds: float = 120) -> None:
@@ -189,7 +203,9 @@ def open_box(name: str) -> Box:
     """
     layout = lifecycle.find(name)
     if layout.phase != "running":
-        raise UsageError(f"the box {name} is {layout.phase}", todo=f"`aftershock up --name {name}` starts a stopped box")
+        raise UsageError(
+            f"the box {name} is {layout.phase}", todo=f"`aftershock up --name {name}` starts a stopped box"
+        )
     lifecycle.check_alive(layout)
     return Box(layout)
 
@@ -199,7 +215,10 @@ async def down(name: str, *, keep: bool = False) -> float:
     begin = time.monotonic()
     layout = lifecycle.find(name)
     if layout.phase in ("starting", "ending") and layout.owner.alive() and layout.owner != Owner.me():
-        raise UsageError(f"the box {name} is {layout.phase}: process {layout.owner.pid} works on it", todo="wait, or end that process")
+        raise UsageError(
+            f"the box {name} is {layout.phase}: process {layout.owner.pid} works on it",
+            todo="wait, or end that process",
+        )
     if keep:
         await lifecycle.stop_nodes(layout)
         layout.save(phase="stopped", pids=())

@@ -34,7 +34,9 @@ def _write(path: Path, value: str) -> None:
     try:
         path.write_text(value)
     except OSError as error:
-        raise HostError(f"the kernel refused a control group setting: {error.strerror}", where=f"{value!r} to {path}") from error
+        raise HostError(
+            f"the kernel refused a control group setting: {error.strerror}", where=f"{value!r} to {path}"
+        ) from error
 
 
 def _level(group: Path) -> None:

@@ -14,7 +14,7 @@ from textwrap import dedent
 from aftershock.cluster.box.layout import Layout
 from aftershock.cluster.box.network import FRONT_DOORS, POD_RANGE, SERVICE_RANGE, pod_range
 
-__all__ = ["CLIENTS", "API_SERVICE", "CLUSTER_DNS", "kubeconfig", "node_files"]
+__all__ = ["API_SERVICE", "CLIENTS", "CLUSTER_DNS", "kubeconfig", "node_files"]
 
 BIN = "/opt/kubernetes/bin"
 ETC = "/etc/kubernetes"
@@ -39,7 +39,9 @@ def kubeconfig(server: str, authority: str, certificate: str, user: str, cluster
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority": authority}}],
-        "users": [{"name": user, "user": {"client-certificate": f"{certificate}.crt", "client-key": f"{certificate}.key"}}],
+        "users": [
+            {"name": user, "user": {"client-certificate": f"{certificate}.crt", "client-key": f"{certificate}.key"}},
+        ],
         "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
         "current-context": cluster,
     }, indent=1)  # fmt: skip
@@ -50,7 +52,14 @@ def _service(name: str, command: list[str], before: str = "") -> Iterator[tuple[
 
     The API server collects its garbage late: a third of its start is collecting, for 100 MB in the end.
     """
-    lines = ["#!/bin/bash", "exec 2>&1", *([before] if before else []), *(["export GOGC=400"] if name == "kube-apiserver" else []), "exec " + " \\\n  ".join(command), ""]
+    lines = [
+        "#!/bin/bash",
+        "exec 2>&1",
+        *([before] if before else []),
+        *(["export GOGC=400"] if name == "kube-apiserver" else []),
+        "exec " + " \\\n  ".join(command),
+        "",
+    ]
     yield f"service/{name}/run", "\n".join(lines), 0o755
     yield f"service/{name}/log/run", f"#!/bin/sh\nmkdir -p /var/log/{name}\nexec svlogd -tt /var/log/{name}\n", 0o755
 
@@ -143,7 +152,10 @@ def _kubelet(n: int) -> str:
     return dedent(f"""\
         apiVersion: kubelet.config.k8s.io/v1beta1
         kind: KubeletConfiguration
-        authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: true}}, x509: {{clientCAFile: {PKI}/ca.crt}}}}
+        authentication:
+          anonymous: {{enabled: false}}
+          webhook: {{enabled: true}}
+          x509: {{clientCAFile: {PKI}/ca.crt}}
         authorization: {{mode: Webhook}}
         tlsCertFile: {PKI}/kubelet.crt
         tlsPrivateKeyFile: {PKI}/kubelet.key

@@ -56,13 +56,18 @@ def find(name: str) -> Layout:
     if layout is None:
         names = sorted(p.name for p in boxes_dir().iterdir()) if boxes_dir().is_dir() else []
         if name in names:
-            raise UsageError(f"the record of the box {name} is damaged", where=str(boxes_dir() / name / "box.json"),
-                             todo="`aftershock doctor --fix` removes what is left of it")
+            raise UsageError(
+                f"the record of the box {name} is damaged",
+                where=str(boxes_dir() / name / "box.json"),
+                todo="`aftershock doctor --fix` removes what is left of it",
+            )
         raise UsageError(f"there is no box {name}", todo=f"boxes here: {', '.join(names) or 'none'}")
     return layout
 
 
-async def claim(name: str, nodes: int, *, ephemeral: bool = False, memory: int = 4 << 30, stack: str = "", identity: str = "") -> Layout:
+async def claim(
+    name: str, nodes: int, *, ephemeral: bool = False, memory: int = 4 << 30, stack: str = "", identity: str = ""
+) -> Layout:
     """Take a name and a slot: from here on the box is in the ledger.
 
     Raises:
@@ -72,13 +77,17 @@ async def claim(name: str, nodes: int, *, ephemeral: bool = False, memory: int =
     check_name(name)
     check_nodes(nodes)
     if memory_available() < MEMORY_FLOOR:
-        raise HostError(f"only {memory_available() >> 20} MiB of memory are left, a box needs {MEMORY_FLOOR >> 20}",
-                        todo="end other boxes (`aftershock list`) or programs")
+        raise HostError(
+            f"only {memory_available() >> 20} MiB of memory are left, a box needs {MEMORY_FLOOR >> 20}",
+            todo="end other boxes (`aftershock list`) or programs",
+        )
     net = os.environ.get("AFTERSHOCK_NET", NET)
     await sweep()
     async with machine_lock():
         if (boxes_dir() / name).exists():
-            raise UsageError(f"a box named {name} exists or is being made", todo=f"choose another name, or `aftershock down {name}`")
+            raise UsageError(
+                f"a box named {name} exists or is being made", todo=f"choose another name, or `aftershock down {name}`"
+            )
         used = {x.slot for x in all_layouts()}
         reasons = []
         for slot in range(SLOTS):
@@ -92,9 +101,13 @@ async def claim(name: str, nodes: int, *, ephemeral: bool = False, memory: int =
             folder = boxes_dir() / name
             folder.mkdir(parents=True, mode=0o700)
             extra = {"identity": identity} if identity else {}
-            return Layout(name, slot, nodes, net, Owner.me(), ephemeral=ephemeral, memory=memory, stack=stack, **extra).save()  # type: ignore[arg-type]
-    raise HostError(f"no free address range in {net}: {reasons[0] if reasons else 'all slots are used'}",
-                    todo="set AFTERSHOCK_NET to a free /16, or end boxes (`aftershock list`)")
+            return Layout(
+                name, slot, nodes, net, Owner.me(), ephemeral=ephemeral, memory=memory, stack=stack, **extra
+            ).save()  # type: ignore[arg-type]
+    raise HostError(
+        f"no free address range in {net}: {reasons[0] if reasons else 'all slots are used'}",
+        todo="set AFTERSHOCK_NET to a free /16, or end boxes (`aftershock list`)",
+    )
 
 
 def all_layouts() -> list[Layout]:
@@ -117,7 +130,9 @@ async def start_nodes(layout: Layout, parts: Parts, *, restored: bool, restore: 
         cgroups.deny_disks(layout)
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            raise HostError("the disk is full", where=str(layout.folder), todo="free some space and try again") from error
+            raise HostError(
+                "the disk is full", where=str(layout.folder), todo="free some space and try again"
+            ) from error
         raise
     return layout
 
@@ -226,5 +241,8 @@ def check_alive(layout: Layout) -> None:
     """Raise where a node has died."""
     dead = [layout.node_name(n) for n, pid in enumerate(layout.pids) if not pid.alive()]
     if dead or not layout.pids:
-        raise ClusterError(f"the box {layout.name} is damaged: {', '.join(dead) or 'no node'} down",
-                           where=str(layout.folder), todo=f"`aftershock down {layout.name}` and start it again")
+        raise ClusterError(
+            f"the box {layout.name} is damaged: {', '.join(dead) or 'no node'} down",
+            where=str(layout.folder),
+            todo=f"`aftershock down {layout.name}` and start it again",
+        )

@@ -44,7 +44,9 @@ async def _batch(netns: str, lines: list[str]) -> None:
 
 
 async def _sysctl(netns: str, settings: dict[str, str]) -> None:
-    script = "".join(f"echo {value} > /proc/sys/{key.replace('.', '/')} 2>/dev/null || :\n" for key, value in settings.items())
+    script = "".join(
+        f"echo {value} > /proc/sys/{key.replace('.', '/')} 2>/dev/null || :\n" for key, value in settings.items()
+    )
     await run(["ip", "netns", "exec", netns, "sh", "-c", script], timeout=10)
 
 
@@ -77,67 +79,92 @@ async def raise_network(layout: Layout) -> None:
     await _batch("", [f"link add {layout.link} type veth peer name up0 netns {netns}"])
     ports = []
     for n in range(layout.nodes):
-        ports += [f"link add node{n} type veth peer name eth0 netns {layout.node_netns(n)}",
-                  f"link set node{n} master br0 up"]
+        ports += [
+            f"link add node{n} type veth peer name eth0 netns {layout.node_netns(n)}",
+            f"link set node{n} master br0 up",
+        ]
     hops = " ".join(f"nexthop via {layout.address(n)} dev br0" for n in range(layout.nodes))
-    await _batch(netns, [
-        "link set lo up",
-        "link add br0 type bridge forward_delay 0",
-        f"addr add {layout.gateway}/25 dev br0",
-        "link set br0 up",
-        f"addr add {far}/30 dev up0",
-        "link set up0 up",
-        f"route add local {USERS} dev lo",
-        f"route add local {PARTIES} dev lo",
-        *ports,
-        f"route add {FRONT_DOORS} {hops}",
-    ])
+    await _batch(
+        netns,
+        [
+            "link set lo up",
+            "link add br0 type bridge forward_delay 0",
+            f"addr add {layout.gateway}/25 dev br0",
+            "link set br0 up",
+            f"addr add {far}/30 dev up0",
+            "link set up0 up",
+            f"route add local {USERS} dev lo",
+            f"route add local {PARTIES} dev lo",
+            *ports,
+            f"route add {FRONT_DOORS} {hops}",
+        ],
+    )
     # A dead node's neighbour entry fails and its share of new connections goes to the others.
-    await _sysctl(netns, {
-        "net.ipv4.ip_forward": "1",
-        "net.ipv4.fib_multipath_hash_policy": "1",
-        "net.ipv4.fib_multipath_use_neigh": "1",
-        "net.bridge.bridge-nf-call-iptables": "0",
-        "net.ipv4.ip_local_port_range": "10000 65000",
-        "net.ipv4.tcp_tw_reuse": "1",
-    })
+    await _sysctl(
+        netns,
+        {
+            "net.ipv4.ip_forward": "1",
+            "net.ipv4.fib_multipath_hash_policy": "1",
+            "net.ipv4.fib_multipath_use_neigh": "1",
+            "net.bridge.bridge-nf-call-iptables": "0",
+            "net.ipv4.ip_local_port_range": "10000 65000",
+            "net.ipv4.tcp_tw_reuse": "1",
+        },
+    )
     await run(
         ["ip", "netns", "exec", netns, "iptables-restore"],
-        stdin="\n".join([
-            "*filter", ":INPUT ACCEPT [0:0]", ":FORWARD DROP [0:0]", ":OUTPUT ACCEPT [0:0]",
-            "-A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT",
-            "-A FORWARD -i up0 -o br0 -j ACCEPT",
-            "-A OUTPUT -o up0 -m conntrack --ctstate NEW -j REJECT",
-            "COMMIT",
-            "*nat", "-A POSTROUTING -s " + near + "/32 -o br0 -j MASQUERADE", "COMMIT", "",
-        ]),
+        stdin="\n".join(
+            [
+                "*filter",
+                ":INPUT ACCEPT [0:0]",
+                ":FORWARD DROP [0:0]",
+                ":OUTPUT ACCEPT [0:0]",
+                "-A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT",
+                "-A FORWARD -i up0 -o br0 -j ACCEPT",
+                "-A OUTPUT -o up0 -m conntrack --ctstate NEW -j REJECT",
+                "COMMIT",
+                "*nat",
+                "-A POSTROUTING -s " + near + "/32 -o br0 -j MASQUERADE",
+                "COMMIT",
+                "",
+            ]
+        ),
         timeout=10,
     )
     for n in range(layout.nodes):
         others = [f"route add {pod_range(m)} via {layout.address(m)}" for m in range(layout.nodes) if m != n]
-        await _batch(layout.node_netns(n), [
-            "link set lo up",
-            f"addr add {layout.address(n)}/25 dev eth0",
-            "link set eth0 up",
-            f"route add default via {layout.gateway}",
-            *others,
-        ])
-        await _sysctl(layout.node_netns(n), {
-            "net.ipv4.ip_forward": "1",
-            "net.bridge.bridge-nf-call-iptables": "1",
-            "net.ipv4.conf.all.route_localnet": "1",
-        })
+        await _batch(
+            layout.node_netns(n),
+            [
+                "link set lo up",
+                f"addr add {layout.address(n)}/25 dev eth0",
+                "link set eth0 up",
+                f"route add default via {layout.gateway}",
+                *others,
+            ],
+        )
+        await _sysctl(
+            layout.node_netns(n),
+            {
+                "net.ipv4.ip_forward": "1",
+                "net.bridge.bridge-nf-call-iptables": "1",
+                "net.ipv4.conf.all.route_localnet": "1",
+            },
+        )
         # Pods keep their addresses among themselves, so that policies can tell them apart; beyond the
         # cluster they speak with their node's.
         await run(
             ["ip", "netns", "exec", layout.node_netns(n), "iptables", "-t", "nat", "-A", "POSTROUTING",
              "-s", POD_RANGE, "!", "-d", POD_RANGE, "-j", "MASQUERADE"], timeout=10,
         )  # fmt: skip
-    await _batch("", [
-        f"addr add {near}/30 dev {layout.link}",
-        f"link set {layout.link} up",
-        f"route add {layout.subnet} via {far} dev {layout.link}",
-    ])
+    await _batch(
+        "",
+        [
+            f"addr add {near}/30 dev {layout.link}",
+            f"link set {layout.link} up",
+            f"route add {layout.subnet} via {far} dev {layout.link}",
+        ],
+    )
 
 
 async def lower(layout: Layout) -> None:
@@ -149,5 +176,7 @@ async def lower(layout: Layout) -> None:
         if name in present:
             done = await run(["ip", "netns", "del", name], check=False, timeout=10)
             if not done.ok and (Path("/run/netns") / name).exists():
-                raise HostError(f"the network namespace {name} cannot be removed: {done.tail(200)}",
-                                todo="see which process or mount holds it")
+                raise HostError(
+                    f"the network namespace {name} cannot be removed: {done.tail(200)}",
+                    todo="see which process or mount holds it",
+                )

@@ -49,18 +49,25 @@ def issue_certificates(layout: Layout) -> Authority:
         pki = layout.node_folder(n) / "etc/kubernetes/pki"
         pki.mkdir(parents=True, exist_ok=True)
         shutil.copy(authority.folder / "ca.crt", pki)
-        authority.issue(pki / "kubelet", f"system:node:{node}", organization="system:nodes",
-                        names=[node], addresses=[layout.address(n)])
+        authority.issue(
+            pki / "kubelet",
+            f"system:node:{node}",
+            organization="system:nodes",
+            names=[node],
+            addresses=[layout.address(n)],
+        )
         for file, (user, group) in CLIENTS.items():
             if n == 0 or ("controller" not in file and file != "scheduler"):
                 authority.issue(pki / file, user, organization=group)
     master = layout.node_folder(0) / "etc/kubernetes/pki"
     for name in ("ca.key", "sa.key", "sa.pub"):
         shutil.copy(authority.folder / name, master)
-    service = "kubernetes.default.svc.cluster.local".split(".")
+    service = ["kubernetes", "default", "svc", "cluster", "local"]
     authority.issue(
-        master / "apiserver", "kube-apiserver",
-        names=[".".join(service[:i]) for i in (1, 2, 3, 5)] + ["localhost"], addresses=["127.0.0.1", API_SERVICE, api],
+        master / "apiserver",
+        "kube-apiserver",
+        names=[".".join(service[:i]) for i in (1, 2, 3, 5)] + ["localhost"],
+        addresses=["127.0.0.1", API_SERVICE, api],
     )
     authority.issue(master / "apiserver-kubelet-client", "kube-apiserver-kubelet-client", organization="system:masters")
     authority.issue(master / "front-proxy-client", "front-proxy-client")
@@ -114,7 +121,8 @@ def prepare(layout: Layout, parts: Parts, *, restored: bool, restore: Sequence[P
 async def launch(layout: Layout, n: int) -> Owner:
     """Start a node and return its first process."""
     node, folder = layout.node_name(n), layout.node_folder(n)
-    init = f"exec unshare --pid --fork --propagation unchanged bash {shlex.quote(str(folder / 'init.sh'))} {shlex.quote(str(folder))}"
+    script = f"bash {shlex.quote(str(folder / 'init.sh'))} {shlex.quote(str(folder))}"
+    init = f"exec unshare --pid --fork --propagation unchanged {script}"
     if cgroup_version() == 2:
         # A group with processes may not hand controllers to its children: the first process goes one down.
         init = f"echo $$ > /sys/fs/cgroup/{layout.cgroup}/{node}/init/cgroup.procs; {init}"
@@ -125,15 +133,24 @@ async def launch(layout: Layout, n: int) -> Owner:
     )
     log = folder / "boot.log"
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            ["bash", "-c", outer], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
-            env={"PATH": PATH}, cwd="/",
-        )  # fmt: skip
+        # Not an asyncio process: it outlives this program's event loop, and the program.
+        process = subprocess.Popen(  # noqa: ASYNC220
+            ["bash", "-c", outer],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={"PATH": PATH},
+            cwd="/",
+        )
 
     async def first() -> Owner:
         if process.poll() is not None:
-            raise ClusterError(f"the node {node} did not start: {log.read_text()[-600:].strip()}", where=str(log),
-                               todo="`aftershock doctor` shows what the kernel lacks")
+            raise ClusterError(
+                f"the node {node} did not start: {log.read_text()[-600:].strip()}",
+                where=str(log),
+                todo="`aftershock doctor` shows what the kernel lacks",
+            )
         comm = Path(f"/proc/{process.pid}/comm").read_text().strip()
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         if comm != "unshare" or not children:
@@ -162,10 +179,21 @@ def node_argv(layout: Layout, n: int, argv: Sequence[str]) -> list[str]:
 
 
 async def node_run(
-    layout: Layout, n: int, argv: Sequence[str], *, stdin: str | bytes | None = None, timeout: float = 30.0, check: bool = True
+    layout: Layout,
+    n: int,
+    argv: Sequence[str],
+    *,
+    stdin: str | bytes | None = None,
+    timeout: float = 30.0,
+    check: bool = True,
 ) -> Completed:
-    return await run(node_argv(layout, n, argv), stdin=stdin, timeout=timeout, check=check,
-                     where=f"{layout.node_name(n)} of {layout.name}")
+    return await run(
+        node_argv(layout, n, argv),
+        stdin=stdin,
+        timeout=timeout,
+        check=check,
+        where=f"{layout.node_name(n)} of {layout.name}",
+    )
 
 
 def node_root_path(layout: Layout, n: int) -> Path:

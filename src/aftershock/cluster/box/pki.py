@@ -60,9 +60,7 @@ class Authority:
         cert = (
             self._builder(name, name, key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(
-                x509.KeyUsage(True, False, True, False, False, True, False, False, False), critical=True
-            )
+            .add_extension(x509.KeyUsage(True, False, True, False, False, True, False, False, False), critical=True)
             .sign(key, hashes.SHA256())
         )
         account = rsa.generate_private_key(65537, 2048)
@@ -88,7 +86,13 @@ class Authority:
         )
 
     def issue(
-        self, file: Path, common: str, *, organization: str = "", names: Iterable[str] = (), addresses: Iterable[str] = ()
+        self,
+        file: Path,
+        common: str,
+        *,
+        organization: str = "",
+        names: Iterable[str] = (),
+        addresses: Iterable[str] = (),
     ) -> None:
         """Write `file`.crt and `file`.key for client and server use.
 
@@ -103,7 +107,8 @@ class Authority:
             self._builder(_name(common, organization), self._cert.subject, key)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
+                critical=False,
             )
         )
         alternatives: list[x509.GeneralName] = [x509.DNSName(n) for n in names]

@@ -18,7 +18,15 @@ from aftershock.cluster.box import node
 from aftershock.cluster.box.daemons import API_SERVICE
 from aftershock.cluster.box.layout import Layout
 
-__all__ = ["api_answers", "api_ready", "fresh_pods", "live_containers", "nodes_ready", "packets_filtered", "services_answer"]
+__all__ = [
+    "api_answers",
+    "api_ready",
+    "fresh_pods",
+    "live_containers",
+    "nodes_ready",
+    "packets_filtered",
+    "services_answer",
+]
 
 SKIP = "exclude=poststarthook/rbac/bootstrap-roles&exclude=poststarthook/scheduling/bootstrap-system-priority-classes"
 
@@ -37,8 +45,14 @@ async def api_answers(layout: Layout, api: Api, *, seconds: float = 60) -> str:
             raise NotYet(error.what[:200]) from error
         return version
 
-    return await until(probe, what="the API server answers", seconds=seconds, every=0.03, where=layout.name,
-                       todo=f"look at {layout.node_folder(0)}/boot.log and the logs under /var/log in node-0")
+    return await until(
+        probe,
+        what="the API server answers",
+        seconds=seconds,
+        every=0.03,
+        where=layout.name,
+        todo=f"look at {layout.node_folder(0)}/boot.log and the logs under /var/log in node-0",
+    )
 
 
 async def api_ready(layout: Layout, api: Api, *, seconds: float = 60) -> None:
@@ -60,8 +74,11 @@ def _check_booting(layout: Layout) -> None:
     for n, pid in enumerate(layout.pids):
         if not pid.alive():
             log = layout.node_folder(n) / "boot.log"
-            raise ClusterError(f"{layout.node_name(n)} ended while starting: {log.read_text()[-600:].strip()}", where=str(log),
-                               todo="`aftershock doctor` shows what the machine lacks")
+            raise ClusterError(
+                f"{layout.node_name(n)} ended while starting: {log.read_text()[-600:].strip()}",
+                where=str(log),
+                todo="`aftershock doctor` shows what the machine lacks",
+            )
 
 
 async def nodes_ready(layout: Layout, api: Api, *, since: str, restored: bool, seconds: float = 60) -> None:
@@ -133,8 +150,16 @@ async def fresh_pods(layout: Layout, api: Api, *, seconds: float = 90) -> list[O
             raise NotYet(f"{len(reasons)} of {len(pods)} pods: {reasons[0]}")
         for kind in ("Deployment", "StatefulSet", "DaemonSet"):
             for obj in await api.list(kind):
-                wanted = obj["spec"].get("replicas", 1) if kind != "DaemonSet" else obj["status"].get("desiredNumberScheduled", 0)
-                owned = [p for p in pods if _selected(p, obj["spec"]["selector"].get("matchLabels") or {}, obj["metadata"]["namespace"])]
+                wanted = (
+                    obj["spec"].get("replicas", 1)
+                    if kind != "DaemonSet"
+                    else obj["status"].get("desiredNumberScheduled", 0)
+                )
+                owned = [
+                    p
+                    for p in pods
+                    if _selected(p, obj["spec"]["selector"].get("matchLabels") or {}, obj["metadata"]["namespace"])
+                ]
                 if len(owned) < wanted:
                     raise NotYet(f"{kind} {obj['metadata']['name']} has {len(owned)} of {wanted} pods")
         return pods
@@ -157,7 +182,9 @@ async def services_answer(layout: Layout, api: Api, pods: Iterable[Object], *, s
             selector, meta = service["spec"].get("selector"), service["metadata"]
             if not selector:
                 continue
-            wanted = {p["status"].get("podIP") for p in listed if _selected(p, selector, meta["namespace"]) and pod_ready(p)}
+            wanted = {
+                p["status"].get("podIP") for p in listed if _selected(p, selector, meta["namespace"]) and pod_ready(p)
+            }
             has = {
                 address
                 for x in slices
@@ -168,7 +195,8 @@ async def services_answer(layout: Layout, api: Api, pods: Iterable[Object], *, s
                 for address in e["addresses"]
             }
             if wanted != has:
-                raise NotYet(f"Service {meta['namespace']}/{meta['name']} leads to {sorted(has)}, not to {sorted(map(str, wanted))}")
+                where = f"Service {meta['namespace']}/{meta['name']}"
+                raise NotYet(f"{where} leads to {sorted(has)}, not to {sorted(map(str, wanted))}")
 
     await until(probe, what="Services lead to the pods' addresses", seconds=seconds, every=0.1, where=layout.name)
 
@@ -188,8 +216,14 @@ async def packets_filtered(layout: Layout, *, seconds: float = 30) -> None:
             if "-A FORWARD" not in rules or "KUBE-ROUTER-FORWARD" not in rules:
                 raise NotYet("it has no chain for network policies")
 
-        await until(probe, what=f"the packet filter of {layout.node_name(n)} is set up", seconds=seconds, every=0.1,
-                    where=layout.name, todo="see /var/log/network-policy-agent and kube-proxy on that node")
+        await until(
+            probe,
+            what=f"the packet filter of {layout.node_name(n)} is set up",
+            seconds=seconds,
+            every=0.1,
+            where=layout.name,
+            todo="see /var/log/network-policy-agent and kube-proxy on that node",
+        )
 
     await asyncio.gather(*(one(n) for n in range(layout.nodes)))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aftershock.base.errors import BuildError, ClusterError, DeadlinePassed, UsageError
-from aftershock.base.paths import state_dir
+from aftershock.base.paths import cache_dir, state_dir
 from aftershock.base.record import write_json
 from aftershock.base.wait import NotYet, until
 from aftershock.cluster import parts
@@ -78,12 +78,18 @@ def find(name: str) -> Snapshot:
     if found is None:
         names = ", ".join(s.name for s in listed()) or "none"
         if (snapshots_dir() / name).is_dir():
-            raise BuildError(f"the snapshot {name} is damaged: its description cannot be read", where=str(snapshots_dir() / name),
-                             todo=f"`aftershock snapshot rm {name}`, then make it again")
+            raise BuildError(
+                f"the snapshot {name} is damaged: its description cannot be read",
+                where=str(snapshots_dir() / name),
+                todo=f"`aftershock snapshot rm {name}`, then make it again",
+            )
         raise UsageError(f"there is no snapshot {name}", todo=f"snapshots here: {names}")
     if why := parts.verify(found.folder):
-        raise BuildError(f"the snapshot {found.name} is damaged: {why}", where=str(found.folder),
-                         todo=f"`aftershock snapshot rm {found.name}`, then make it again")
+        raise BuildError(
+            f"the snapshot {found.name} is damaged: {why}",
+            where=str(found.folder),
+            todo=f"`aftershock snapshot rm {found.name}`, then make it again",
+        )
     return found
 
 
@@ -106,12 +112,16 @@ async def _quiesce(layout: Layout) -> None:
         return [done.out for done in await asyncio.gather(*runs)]
 
     async def ended() -> None:
-        alive = f'c=0; for t in {TASKS}; do [ -e "$t" ] && kill -0 "$(cat "$t")" 2>/dev/null && c=$((c+1)); done; echo $c'
+        alive = (
+            f'c=0; for t in {TASKS}; do [ -e "$t" ] && kill -0 "$(cat "$t")" 2>/dev/null && c=$((c+1)); done; echo $c'
+        )
         if left := sum(int(out or 0) for out in await everywhere(alive)):
             raise NotYet(f"{left} containers still run")
 
-    await everywhere("cd /etc/service && sv stop kube-controller-manager kube-scheduler cloud-controller-manager >/dev/null 2>&1; "
-                     "sv stop kubelet local-path-provisioner >/dev/null")
+    await everywhere(
+        "cd /etc/service && sv stop kube-controller-manager kube-scheduler cloud-controller-manager >/dev/null 2>&1; "
+        "sv stop kubelet local-path-provisioner >/dev/null"
+    )
     # SIGTERM as the kubelet would send it; then SIGINT, at which a database no longer waits for its
     # clients and programs that do not listen to the first end too.
     for name, seconds in (("TERM", 3), ("INT", 8)):
@@ -120,8 +130,10 @@ async def _quiesce(layout: Layout) -> None:
             await until(ended, what="containers have ended", seconds=seconds, every=0.1)
     await everywhere("sv stop kube-proxy network-policy-agent containerd >/dev/null")
     # The API server takes its endpoint back at the start of its end; what follows is waiting for clients.
-    await everywhere("cd /etc/service && sv -w 5 force-stop kube-apiserver >/dev/null 2>&1; "
-                     "sv -w 10 stop etcd >/dev/null 2>&1; sync -f /var/lib/etcd")
+    await everywhere(
+        "cd /etc/service && sv -w 5 force-stop kube-apiserver >/dev/null 2>&1; "
+        "sv -w 10 stop etcd >/dev/null 2>&1; sync -f /var/lib/etcd"
+    )
 
 
 async def save(box: Box, name: str, *, key: str = "", again: bool = True, progress: Progress = quiet) -> Snapshot:
@@ -135,7 +147,9 @@ async def save(box: Box, name: str, *, key: str = "", again: bool = True, progre
     layout = box.layout
     target = snapshots_dir() / name
     if target.exists():
-        raise UsageError(f"a snapshot named {name} exists", todo=f"choose another name, or `aftershock snapshot rm {name}`")
+        raise UsageError(
+            f"a snapshot named {name} exists", todo=f"choose another name, or `aftershock snapshot rm {name}`"
+        )
     require_room(state_dir(), 1000, "a snapshot")
     beside = snapshots_dir() / f".saving-{name}"
     shutil.rmtree(beside, ignore_errors=True)
@@ -150,13 +164,18 @@ async def save(box: Box, name: str, *, key: str = "", again: bool = True, progre
         for file in STATE_KEYS:
             shutil.copy(layout.folder / "pki" / file, beside / "pki" / file)
         size = sum(p.stat().st_size for p in beside.rglob("*") if p.is_file())
-        snapshot = Snapshot(name, key, layout.nodes, layout.identity, layout.images, layout.stack, layout.memory, time.time(), size)
+        snapshot = Snapshot(
+            name, key, layout.nodes, layout.identity, layout.images, layout.stack, layout.memory, time.time(), size
+        )
         write_json(beside / "snapshot.json", asdict(snapshot), mode=0o600)
         parts.seal(beside)
         beside.rename(target)
     except OSError as error:
-        raise ClusterError(f"the snapshot could not be saved: {error.strerror}", where=str(error.filename or beside),
-                           todo="free some space and try again") from error
+        raise ClusterError(
+            f"the snapshot could not be saved: {error.strerror}",
+            where=str(error.filename or beside),
+            todo="free some space and try again",
+        ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
         if again:
@@ -170,7 +189,9 @@ async def _archive(layout: Layout, n: int, target: Path) -> None:
     """Write a node's kept folders into an archive; mounted volumes are in as the files behind them."""
     argv = node.node_argv(layout, n, ["tar", "-cSf", "-", "--one-file-system", "--numeric-owner", "-C", "/", *KEPT])
     with target.open("wb") as out:
-        process = await asyncio.create_subprocess_exec(*argv, stdout=out, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL)
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdout=out, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
+        )
         _, err = await process.communicate()
     if process.returncode not in (0, 1):
         raise ClusterError(f"the state of {layout.node_name(n)} could not be read: {err.decode()[-300:]}")
@@ -188,14 +209,22 @@ async def restore(
     """
     made = await lifecycle.make_parts(images, progress)
     if snapshot.images and made.seed.name != snapshot.images and not images:
-        kept = parts.cache_dir() / "parts" / snapshot.images
+        kept = cache_dir() / "parts" / snapshot.images
         if not kept.is_dir() or parts.verify(kept):
-            raise BuildError(f"the images of the snapshot {snapshot.name} are not in the cache", where=str(kept),
-                             todo="make the snapshot again from its stack")
+            raise BuildError(
+                f"the images of the snapshot {snapshot.name} are not in the cache",
+                where=str(kept),
+                todo="make the snapshot again from its stack",
+            )
         made = node.Parts(made.programs, made.system, made.store, kept)
     begin = time.monotonic()
     layout = await lifecycle.claim(
-        name, snapshot.nodes, ephemeral=ephemeral, memory=snapshot.memory, stack=snapshot.stack, identity=snapshot.identity
+        name,
+        snapshot.nodes,
+        ephemeral=ephemeral,
+        memory=snapshot.memory,
+        stack=snapshot.stack,
+        identity=snapshot.identity,
     )
     async with lifecycle.undone_on_error(layout):
         progress(f"{name}: restoring {snapshot.name}")

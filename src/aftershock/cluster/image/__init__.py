@@ -3,4 +3,3 @@
 `spec` says what an image is, `layers` builds the layers, `build` the images out of them, and
 `store` unpacks them once and gives each kind of box the list of exactly its own.
 """
-

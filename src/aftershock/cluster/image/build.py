@@ -10,7 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aftershock.cluster.image.layers import Layer, add_bytes, blob, files_layer, packages_layer, read_layer, requirements_layer
+from aftershock.cluster.image.layers import (
+    Layer,
+    add_bytes,
+    blob,
+    files_layer,
+    packages_layer,
+    read_layer,
+    requirements_layer,
+)
 from aftershock.cluster.image.spec import ImageSpec
 from aftershock.cluster.parts import Progress, ensure, quiet
 from aftershock.cluster.programs import programs

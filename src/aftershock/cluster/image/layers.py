@@ -24,11 +24,16 @@ __all__ = ["Layer", "files_layer", "packages_layer", "read_layer", "requirements
 
 EPOCH = 1700000000
 RECIPE = "4"
+PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64")
 SITE = "usr/local/lib/python3.11/dist-packages"
 ACCOUNTS = (
-    ("root", 0, 0, "/root"), ("daemon", 1, 1, "/usr/sbin"), ("www-data", 33, 33, "/var/www"),
-    ("postgres", 101, 101, "/var/lib/postgresql"), ("app", 1000, 1000, "/home/app"), ("nobody", 65534, 65534, "/nonexistent"),
-)  # fmt: skip
+    ("root", 0, 0, "/root"),
+    ("daemon", 1, 1, "/usr/sbin"),
+    ("www-data", 33, 33, "/var/www"),
+    ("postgres", 101, 101, "/var/lib/postgresql"),
+    ("app", 1000, 1000, "/home/app"),
+    ("nobody", 65534, 65534, "/nonexistent"),
+)
 
 
 @dataclass(frozen=True)
@@ -112,15 +117,20 @@ def requirements_layer(requirements: Path) -> Part:
         site.mkdir(parents=True)
         try:
             await run(
-                [sys.executable, "-m", "pip", "install", "-q", "--require-hashes", "--only-binary", ":all:", "--no-compile",
-                 "--no-deps", "--python-version", "3.11", "--implementation", "cp", "--platform", "manylinux2014_x86_64",
-                 "--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_17_x86_64", "--target", str(site),
-                 "-r", str(requirements)],
+                [
+                    *(sys.executable, "-m", "pip", "install", "-q", "--require-hashes", "--no-deps", "--no-compile"),
+                    *("--only-binary", ":all:", "--python-version", "3.11", "--implementation", "cp"),
+                    *(f"--platform={p}" for p in PLATFORMS),
+                    *("--target", str(site), "-r", str(requirements)),
+                ],
                 timeout=600,
-            )  # fmt: skip
+            )
         except CommandFailed as error:
-            raise BuildError(f"Python requirements could not be installed: {error.what[-800:]}", where=str(requirements),
-                             todo="check the network, and that the file is locked by hashes for Python 3.11") from error
+            raise BuildError(
+                f"Python requirements could not be installed: {error.what[-800:]}",
+                where=str(requirements),
+                todo="check the network, and that the file is locked by hashes for Python 3.11",
+            ) from error
         shutil.rmtree(site / "bin", ignore_errors=True)
         for record in site.glob("*.dist-info/*"):
             if record.name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json"):
@@ -156,7 +166,9 @@ def files_layer(files: Iterable[tuple[Path, str]], *, key: str = "") -> Part:
             if source in placed:
                 target.hardlink_to(placed[source])
             elif source.is_dir():
-                shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "test_*"))
+                shutil.copytree(
+                    source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "test_*")
+                )
             else:
                 placed[source] = Path(shutil.copy(source, target))
         for path in root.rglob("*"):

@@ -69,8 +69,11 @@ async def _add(images: Sequence[Image], progress: Progress) -> None:
         script += "\nctr -n k8s.io images check | grep -v 'complete (' | tail -n +2 >&2 || :"
         await _containerd(data, store, script, timeout=600)
     except CommandFailed as error:
-        raise BuildError(f"images could not be unpacked: {error.what[-800:]}", where=str(store),
-                         todo="try again; `aftershock clean` removes the cache if it goes on") from error
+        raise BuildError(
+            f"images could not be unpacked: {error.what[-800:]}",
+            where=str(store),
+            todo="try again; `aftershock clean` removes the cache if it goes on",
+        ) from error
     finally:
         archive.unlink(missing_ok=True)
     write_json(known_path, known | {i.digest: i.reference for i in missing})
@@ -115,8 +118,11 @@ async def seed(images: Sequence[Image], progress: Progress = quiet) -> Path:
             checked = await _containerd(data, store, script, timeout=120)
         complete = {line.split()[0] for line in checked.splitlines() if " complete " in line}
         if lost := [i.reference for i in wanted if i.reference not in complete]:
-            raise BuildError(f"images are not whole in the store: {', '.join(lost)}", where=str(store),
-                             todo="`aftershock clean` removes the store; it is built again")
+            raise BuildError(
+                f"images are not whole in the store: {', '.join(lost)}",
+                where=str(store),
+                todo="`aftershock clean` removes the store; it is built again",
+            )
         for leave in ("io.containerd.runtime.v1.linux", "io.containerd.runtime.v2.task", "tmpmounts"):
             shutil.rmtree(data / leave, ignore_errors=True)
         await run(["tar", "-cf", str(folder / "seed.tar"), "-C", str(data), "--numeric-owner", "."], timeout=60)
