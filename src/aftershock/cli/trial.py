@@ -17,18 +17,21 @@ def trial(
     record: str = typer.Option("", "--record", help="Folder of the record; a new one under ./runs by default."),
     kubeconfig: str = typer.Option("", "--kubeconfig", help="Use this existing cluster instead of a box."),
     context: str = typer.Option("", "--context", help="Context of that kubeconfig."),
+    front: str = typer.Option("", "--front", help="URL of the front door of that cluster, if not a node port."),
     as_json: bool = JSON,
 ) -> None:
     """Bring an incident about on a fresh cluster, let an agent answer it, and judge."""
     out = Output(as_json)
-    document = run_async(out, run_trial(out, problem, agent, record=record, kubeconfig=kubeconfig, context=context))
+    document = run_async(
+        out, run_trial(out, problem, agent, record=record, kubeconfig=kubeconfig, context=context, front=front)
+    )
     show_verdict(out, document)
     out.result(**document)
     raise typer.Exit(0 if document["verdict"] in ("succeeded", "failed", "unsafe") else 4)
 
 
 async def run_trial(
-    out: Output, problem: str, agent: str, *, record: str = "", kubeconfig: str = "", context: str = ""
+    out: Output, problem: str, agent: str, *, record: str = "", kubeconfig: str = "", context: str = "", front: str = ""
 ) -> dict[str, Any]:
     """Plan, conduct and draw one trial."""
     from contextlib import AbstractAsyncContextManager
@@ -54,7 +57,7 @@ async def run_trial(
         planned.require(existing)
 
         def factory() -> AbstractAsyncContextManager[Cluster]:
-            return on_existing(existing, planned.stack, progress=out.progress)
+            return on_existing(existing, planned.stack, front=front, progress=out.progress)
     else:
         # What is built once is not part of the trial's time.
         await saved(planned.stack, out.progress)

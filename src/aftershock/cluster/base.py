@@ -48,6 +48,11 @@ class Cluster(Protocol):
     @property
     def world(self) -> World | None: ...
 
+    @property
+    def front_url(self) -> str:
+        """URL at which users reach the front door."""
+        ...
+
     def api(self, user: str = "admin") -> Api:
         """A client with the rights of `admin` or `oncall`."""
         ...

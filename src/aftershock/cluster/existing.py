@@ -4,17 +4,20 @@ It has no snapshot, no outside world and no nodes that we may enter, so what nee
 as a missing capability. A trial's namespace is reset instead of a cluster restored.
 """
 
+import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
-from aftershock.base.errors import MissingCapability, UsageError
+from aftershock.base.errors import ClusterError, MissingCapability, UsageError
 from aftershock.base.run import Completed
 from aftershock.base.wait import NotYet, until
 from aftershock.cluster.api import Api
 from aftershock.cluster.base import World
 from aftershock.cluster.box.box import kubectl_ready
+from aftershock.cluster.oncall import oncall_kubeconfig
 
 __all__ = ["Existing", "open_existing"]
 
@@ -22,7 +25,11 @@ __all__ = ["Existing", "open_existing"]
 class Existing:
     """A cluster that we did not make. It satisfies `Cluster`."""
 
-    def __init__(self, kubeconfig: Path, context: str | None, kubectl: Path, nodes: tuple[str, ...]) -> None:
+    def __init__(
+        self, kubeconfig: Path, context: str | None, kubectl: Path, nodes: tuple[str, ...], oncall: Path
+    ) -> None:
+        self._oncall = oncall
+        self.front_url = ""
         self._kubeconfig = kubeconfig
         self._context = context
         self._kubectl = kubectl
@@ -49,13 +56,28 @@ class Existing:
         return None
 
     def api(self, user: str = "admin") -> Api:
-        if user != "admin":
-            raise MissingCapability(
-                f"no kubeconfig for the user {user} on an existing cluster",
-                where=self.name,
-                todo="use a box, which has one",
-            )
+        if user == "oncall":
+            return Api(self._oncall, kubectl=self._kubectl)
         return Api(self._kubeconfig, context=self._context, kubectl=self._kubectl)
+
+    async def front(self, service: str, namespace: str) -> str:
+        """URL of a Service's node port on a node: how users on this machine reach it.
+
+        Raises:
+            ClusterError: the Service has no node port.
+        """
+        async with self.api() as api:
+            found = await api.get("Service", service, namespace)
+            nodes = await api.list("Node")
+        ports = [p["nodePort"] for p in (found or {}).get("spec", {}).get("ports", []) if p.get("nodePort")]
+        addresses = [a["address"] for n in nodes for a in n["status"]["addresses"] if a["type"] == "InternalIP"]
+        if not ports or not addresses:
+            raise ClusterError(
+                f"the Service {service} has no node port",
+                where=f"{namespace} of {self.name}",
+                todo="give its URL with --front",
+            )
+        return f"http://{addresses[0]}:{ports[0]}"
 
     async def node_run(
         self,
@@ -87,7 +109,8 @@ class Existing:
             await api.close()
 
     async def close(self) -> None:
-        """Leaves the cluster as it is."""
+        """Leave the cluster as it is and forget the on-call's credentials."""
+        shutil.rmtree(self._oncall.parent, ignore_errors=True)
 
 
 async def open_existing(kubeconfig: Path, context: str | None = None) -> Existing:
@@ -114,6 +137,7 @@ async def open_existing(kubeconfig: Path, context: str | None = None) -> Existin
     api = Api(kubeconfig, context=context, kubectl=kubectl)
     try:
         nodes = tuple(sorted(n["metadata"]["name"] for n in await api.list("Node")))
+        oncall = await oncall_kubeconfig(api, Path(tempfile.mkdtemp(prefix="oncall-")) / "kubeconfig")
     finally:
         await api.close()
-    return Existing(kubeconfig, context, kubectl, nodes)
+    return Existing(kubeconfig, context, kubectl, nodes, oncall)

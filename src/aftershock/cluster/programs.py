@@ -27,10 +27,11 @@ FILES = {
     "pause": ("./pause", ()),
 }  # fmt: skip
 NODE_PACKAGES = (
-    "base-files", "base-passwd", "bash", "dash", "coreutils", "grep", "sed", "mawk", "findutils", "tar", "gzip",
-    "hostname", "libc-bin", "netbase", "procps", "util-linux", "mount", "login", "passwd", "containerd", "runc",
-    "runit", "iptables", "ipset", "iproute2", "conntrack", "containernetworking-plugins", "e2fsprogs", "ethtool", "kmod",
-    "iputils-ping", "ca-certificates", "less", "curl",
+    "base-files", "base-passwd", "bash", "dash", "coreutils", "grep", "sed", "mawk", "findutils", "tar",
+    "gzip", "hostname", "libc-bin", "netbase", "procps", "util-linux", "mount", "login", "passwd",
+    "containerd", "runc", "runit", "iptables", "ipset", "iproute2", "conntrack",
+    "containernetworking-plugins", "e2fsprogs", "ethtool", "kmod", "iputils-ping", "ca-certificates", "less",
+    "curl",
 )  # fmt: skip
 NODE_RECIPE = "2"
 

@@ -2,22 +2,30 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from aftershock.base.errors import ClusterError
 from aftershock.base.run import run
 from aftershock.base.wait import NotYet, until
 from aftershock.cluster.api import Api, Object, rollout_state
-from aftershock.cluster.base import Cluster, World
+from aftershock.cluster.base import Cluster
 from aftershock.stack.load import Service, Stack
 
 __all__ = ["deploy", "front_answers", "served"]
 
 WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")
 Tell = Callable[[str], None]
+Front = Callable[[], Awaitable[str]]
 
 
-async def deploy(cluster: Cluster, stack: Stack, *, seconds: float = 180.0, tell: Tell = lambda text: None) -> None:
+async def deploy(
+    cluster: Cluster,
+    stack: Stack,
+    *,
+    seconds: float = 180.0,
+    tell: Tell = lambda text: None,
+    front: Front | None = None,
+) -> None:
     """Deploy a stack and wait until its users are served.
 
     A service is waited for only when something comes after it that needs it to run: one with a
@@ -26,6 +34,7 @@ async def deploy(cluster: Cluster, stack: Stack, *, seconds: float = 180.0, tell
     Args:
         seconds: deadline of each wait.
         tell: gets a line at each stage.
+        front: finds the front door's URL once the stack is applied, on a cluster without a world.
 
     Raises:
         DeadlinePassed: naming the workload, and what is missing.
@@ -48,16 +57,16 @@ async def deploy(cluster: Cluster, stack: Stack, *, seconds: float = 180.0, tell
                     f"setting up {service.name} ended with {done.code}: {done.tail()}",
                     where=str(step.stdin or " ".join(step.argv)),
                 )
-    await served(cluster, stack, seconds=seconds)
+    await served(cluster, stack, front=await front() if front else "", seconds=seconds)
     tell(f"users are served after {time.monotonic() - begin:.1f} s")
 
 
-async def served(cluster: Cluster, stack: Stack, *, seconds: float = 60.0) -> None:
+async def served(cluster: Cluster, stack: Stack, *, front: str = "", seconds: float = 60.0) -> None:
     """Wait until every workload runs its newest revision and the front door answers from outside."""
     api = cluster.api()
     objects = [obj for service in stack.services for obj in service.objects]
     await _running(api, objects, stack.namespace, seconds)
-    await front_answers(cluster, stack, seconds=seconds)
+    await front_answers(cluster, stack, front=front, seconds=seconds)
 
 
 def workloads(services: Iterable[Service]) -> list[tuple[str, str]]:
@@ -81,12 +90,19 @@ async def _running(api: Api, objects: Iterable[Object], namespace: str, seconds:
     )
 
 
-async def front_answers(cluster: Cluster, stack: Stack, *, seconds: float = 60.0) -> None:
-    """Wait until the front door answers 200 to a user outside. Without a world outside, from this machine."""
-    address = await _address(cluster.api(), cluster.world, stack)
-    url = f"http://{address}:{stack.front.port}{stack.front.path}"
+async def front_answers(cluster: Cluster, stack: Stack, *, front: str = "", seconds: float = 60.0) -> None:
+    """Wait until the front door answers 200 to a user outside.
+
+    Args:
+        front: URL of the front door, for a cluster without a world of its own.
+    """
+    world = cluster.world
+    base = front or (f"http://{world.front}:{stack.front.port}" if world else "")
+    if not base:
+        raise ClusterError(f"how do users reach {stack.name}?", where=cluster.name, todo="give the front door's URL")
+    url = f"{base}{stack.front.path}"
     ask = ["curl", "-s", "-o", "/dev/null", "-m", "3", "-w", "%{http_code}", "-H", f"Host: {stack.front.host}", url]
-    argv = cluster.world.argv(ask) if cluster.world else ask
+    argv = world.argv(ask) if world else ask
 
     async def probe() -> None:
         done = await run(argv, timeout=5, check=False)
@@ -94,17 +110,3 @@ async def front_answers(cluster: Cluster, stack: Stack, *, seconds: float = 60.0
             raise NotYet(f"{url} answers {done.out.strip() or done.tail(100)}")
 
     await until(probe, what="the front door answers", seconds=seconds, every=0.2, where=f"stack {stack.name}")
-
-
-async def _address(api: Api, world: World | None, stack: Stack) -> str:
-    """The address that users know: the world's, else the one that the Service got."""
-    if world:
-        return world.front
-    service = await api.get("Service", stack.front.service, stack.namespace)
-    points = (service or {}).get("status", {}).get("loadBalancer", {}).get("ingress") or []
-    for point in points:
-        if address := point.get("ip") or point.get("hostname"):
-            return str(address)
-    raise ClusterError(
-        f"the Service {stack.front.service} has no address", todo="a load balancer must give it one; see its events"
-    )

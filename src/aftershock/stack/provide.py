@@ -80,12 +80,19 @@ async def on_fresh_cluster(stack: Stack, *, name: str = "", progress: Progress =
 
 
 @contextlib.asynccontextmanager
-async def on_existing(cluster: Existing, stack: Stack, *, progress: Progress = quiet) -> AsyncIterator[Existing]:
+async def on_existing(
+    cluster: Existing, stack: Stack, *, front: str = "", progress: Progress = quiet
+) -> AsyncIterator[Existing]:
     """The stack, deployed afresh on a cluster that is not ours; its namespace goes with the block."""
     progress(f"{stack.name}: resetting the namespace {stack.namespace} of {cluster.name}")
     await cluster.reset(stack.namespace)
+
+    async def find_front() -> str:
+        return front or await cluster.front(stack.front.service, stack.namespace)
+
     try:
-        await deploy(cluster, stack, tell=progress)
+        await deploy(cluster, stack, tell=progress, front=find_front)
+        cluster.front_url = await find_front()
         yield cluster
     finally:
         await cluster.reset(stack.namespace)

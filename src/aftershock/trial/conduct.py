@@ -184,7 +184,7 @@ class _Trial:
             cluster.world,
             out=self._report.folder / "users",
             host=stack.front.host,
-            front=self._front,
+            front=self._front or cluster.front_url,
             rate=self._plan.problem.users_rate or DEFAULT_RATE,
             seed=self._seed,
             journey=stack.journey,

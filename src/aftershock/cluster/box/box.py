@@ -57,6 +57,10 @@ class Box:
     def world(self) -> World | None:
         return network.world(self.layout)
 
+    @property
+    def front_url(self) -> str:
+        return f"http://{network.FRONT}"
+
     def api(self, user: str = "admin") -> Api:
         return Api(self.layout.folder / f"{user}.kubeconfig", kubectl=kubectl())
 

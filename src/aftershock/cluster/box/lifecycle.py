@@ -100,10 +100,8 @@ async def claim(
                 continue
             folder = boxes_dir() / name
             folder.mkdir(parents=True, mode=0o700)
-            extra = {"identity": identity} if identity else {}
-            return Layout(
-                name, slot, nodes, net, Owner.me(), ephemeral=ephemeral, memory=memory, stack=stack, **extra
-            ).save()  # type: ignore[arg-type]
+            layout = Layout(name, slot, nodes, net, Owner.me(), ephemeral=ephemeral, memory=memory, stack=stack)
+            return layout.save(identity=identity or layout.identity)
     raise HostError(
         f"no free address range in {net}: {reasons[0] if reasons else 'all slots are used'}",
         todo="set AFTERSHOCK_NET to a free /16, or end boxes (`aftershock list`)",
