@@ -160,7 +160,7 @@ async def test_a_challenge_that_users_do_not_feel():
     found, seconds = await judged(challenge(), "challenge", lambda s: (0.01, s < 0.3 or s > 0.5))
     assert found.result == "pass"
     assert found.measured["gap"] == pytest.approx(0.22, abs=0.02)
-    assert 1 <= seconds < 2
+    assert 1 <= seconds < 3
 
 
 async def test_a_challenge_ends_when_users_were_stalled_too_long():

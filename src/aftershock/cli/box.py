@@ -200,11 +200,12 @@ def clean(
     from aftershock.base.errors import UsageError
     from aftershock.base.paths import cache_dir
     from aftershock.cluster.box import lifecycle, snapshot
+    from aftershock.cluster.image.store import store_dir
 
     run_async(out, lifecycle.sweep())
     if running := [x.name for x in lifecycle.all_layouts()]:
         out.fail(UsageError(f"boxes use the cache: {', '.join(running)}", todo="`aftershock down` them first"))
-    gone: list[Path] = [cache_dir() / name for name in ("parts", "images", "locks")]
+    gone: list[Path] = [cache_dir() / "parts", store_dir(), cache_dir() / "locks"]
     if all_:
         gone.append(snapshot.snapshots_dir())
     for folder in gone:

@@ -68,8 +68,8 @@ def _filesystem(name: str) -> bool:
 
 def _link_type(kind: str) -> bool:
     """Whether the kernel makes a link of this type, tried in a namespace that goes away at once."""
-    extra = ["peer", "name", "b"] if kind == "veth" else []
-    command = ["unshare", "--net", "ip", "link", "add", "a", "type", kind, *extra]
+    extra = ["peer", "name", "try1"] if kind == "veth" else []
+    command = ["unshare", "--net", "ip", "link", "add", "try0", "type", kind, *extra]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

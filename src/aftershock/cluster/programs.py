@@ -14,7 +14,7 @@ from aftershock.base.paths import source_root
 from aftershock.base.run import run
 from aftershock.cluster.parts import Part, Progress, digest
 
-__all__ = ["DEBIAN", "FILES", "KUBERNETES", "extract_packages", "node_root", "programs"]
+__all__ = ["DEBIAN", "FILES", "KUBERNETES", "PROGRAMS_BIN", "extract_packages", "node_root", "programs"]
 
 KUBERNETES = "1.34.4"
 DEBIAN = "bookworm"
@@ -33,7 +33,9 @@ NODE_PACKAGES = (
     "containernetworking-plugins", "e2fsprogs", "ethtool", "kmod", "iputils-ping", "ca-certificates", "less",
     "curl",
 )  # fmt: skip
-NODE_RECIPE = "2"
+NODE_RECIPE = "3"
+# Where the programs lie in their part, which is a layer of every node's root.
+PROGRAMS_BIN = "root/opt/kubernetes/bin"
 
 
 def _go() -> str:
@@ -74,8 +76,8 @@ def programs() -> Part:
     ]
 
     async def build(folder: Path, progress: Progress) -> None:
-        out = folder / "bin"
-        out.mkdir()
+        out = folder / PROGRAMS_BIN
+        out.mkdir(parents=True)
         env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false"}
         try:
             progress("programs: fetching modules")
@@ -100,7 +102,7 @@ def programs() -> Part:
 
     return Part(
         "programs",
-        digest(*(p for p in sources), *(str(p.relative_to(module)) for p in sources), *flags, str(FILES)),
+        digest(*(p for p in sources), *(str(p.relative_to(module)) for p in sources), *flags, str(FILES), PROGRAMS_BIN),
         build,
         estimate=330,
     )
@@ -160,12 +162,10 @@ def node_root() -> Part:
             (root / f"usr/bin/{name}").symlink_to("mawk")
         (etc / "service").unlink(missing_ok=True)
         for place in (
-            "opt/kubernetes/bin",
             "etc/kubernetes",
             "etc/service",
             "etc/containerd",
             "etc/cni/net.d",
-            "var/lib/images",
             "mnt",
         ):
             (root / place).mkdir(parents=True, exist_ok=True)

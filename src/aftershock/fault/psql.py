@@ -12,6 +12,7 @@ a broken one is opened again at the next question. What it asked last can be rea
 import asyncio
 import contextlib
 import itertools
+import time
 from collections.abc import Mapping
 
 import structlog
@@ -27,6 +28,10 @@ log = structlog.get_logger()
 
 Rows = list[list[str]]
 SEPARATOR = "\x1f"
+
+# Seconds: in haste a query waits so long for a lock, and a session that could not be had is not tried again.
+LOCK_HASTE = 0.7
+LOST_HASTE = 5.0
 
 
 class QueryFailed(AftershockError):
@@ -65,32 +70,52 @@ class Session:
         self._listening: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._owed = ""  # mark of an answer that nobody has read yet
+        self._hasty = False  # as the server was told
+        self._lost: tuple[float, SessionLost] | None = None
         self._number = itertools.count(1)
         self.opened = 0
 
-    async def ask(self, sql: str, *, timeout: float = 12.0) -> Rows:
+    async def ask(self, sql: str, *, timeout: float = 12.0, hasty: bool = False) -> Rows:
         """The rows that one statement returns; a broken session is opened again, once.
+
+        Args:
+            hasty: do not wait: not in a lock queue, and not for a session that was just refused.
 
         Raises:
             QueryFailed: the server refused the statement.
             SessionLost: there is no session to be had, or no answer in time.
         """
+        limit = timeout / 2 if hasty else timeout
         async with self._lock:
+            if hasty and self._lost and time.monotonic() - self._lost[0] < LOST_HASTE:
+                raise self._lost[1]
             try:
-                async with asyncio.timeout(timeout):
-                    if self._process is not None and self._process.returncode is None:
-                        try:
-                            return await self._send(sql)
-                        except SessionLost:
-                            log.info("a database session broke and is opened again", where=self._where)
-                    await self._open()
-                    return await self._send(sql)
+                async with asyncio.timeout(limit):
+                    return await self._ask(sql, hasty)
             except TimeoutError:
                 await self._drop()
-                raise SessionLost(f"no answer within {timeout:g} s", where=self._where) from None
-            except SessionLost:
+                lost = SessionLost(f"no answer within {limit:g} s", where=self._where)
+            except SessionLost as error:
                 await self._drop()
-                raise
+                lost = error
+            self._lost = time.monotonic(), lost
+            raise lost
+
+    async def _ask(self, sql: str, hasty: bool) -> Rows:
+        if self._process is not None and self._process.returncode is None:
+            try:
+                await self._hurry(hasty)
+                return await self._send(sql)
+            except SessionLost:
+                log.info("a database session broke and is opened again", where=self._where)
+        await self._open()
+        await self._hurry(hasty)
+        return await self._send(sql)
+
+    async def _hurry(self, hasty: bool) -> None:
+        if hasty != self._hasty:
+            await self._send(f"set lock_timeout = {int(LOCK_HASTE * 1000) if hasty else 0}")
+            self._hasty = hasty
 
     async def _open(self) -> None:
         await self._drop()
@@ -104,6 +129,10 @@ class Session:
         )
         self._complaints.clear()
         self._listening = asyncio.create_task(self._listen(self._process))
+        self._hasty = False
+        # What is asked here is nobody's business: it must not turn up in the server's log either.
+        with contextlib.suppress(QueryFailed):  # only a superuser may
+            await self._send("set log_min_duration_statement = -1; set log_min_error_statement = panic")
         await self._send(f"set statement_timeout = {int(self._timeout * 1000)}")
         self.opened += 1
 
@@ -125,7 +154,7 @@ class Session:
             process.stdin.write(text.encode())
             await process.stdin.drain()
         except (BrokenPipeError, ConnectionResetError):
-            raise self._lost() from None
+            raise self._gone() from None
         rows, failed, state, said = await self._answer(process, mark)
         if failed:
             raise QueryFailed(f"the database refused ({state}): {said}", where=self._where, state=state)
@@ -139,7 +168,7 @@ class Session:
             raw = await process.stdout.readline()
             if not raw:
                 await self._ended()
-                raise self._lost()
+                raise self._gone()
             line = raw.decode(errors="replace").rstrip("\n")
             if line.startswith(mark):
                 self._owed = ""
@@ -152,7 +181,7 @@ class Session:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._listening
 
-    def _lost(self) -> SessionLost:
+    def _gone(self) -> SessionLost:
         said = " ".join(self._complaints[-2:])[-300:] or "it gave no reason"
         return SessionLost(f"the session is gone: {said}", where=self._where)
 
@@ -192,14 +221,14 @@ class Databases:
         container = ["-c", database.container] if database.container else []
         return [*self._api.kubectl_argv(), "-n", self._namespace, "exec", "-i", database.pod, *container, "--", *argv]
 
-    async def ask(self, name: str | None, sql: str, *, timeout: float = 12.0) -> Rows:
+    async def ask(self, name: str | None, sql: str, *, timeout: float = 12.0, hasty: bool = False) -> Rows:
         """Ask the kept session of a database; it is opened at the first question."""
         key = self._named(name)
         database = self._declared[key]
         if key not in self._sessions:
             where = f"psql in pod {self._namespace}/{database.pod}"
             self._sessions[key] = Session(self._exec(database, psql_argv(database)), where=where)
-        return await self._sessions[key].ask(sql, timeout=timeout)
+        return await self._sessions[key].ask(sql, timeout=timeout, hasty=hasty)
 
     async def open_all(self) -> None:
         """Open a session to each declared database while there is room."""

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from aftershock.base.errors import AftershockError
 from aftershock.fault.base import Primitive
+from aftershock.fault.psql import Rows
 from aftershock.fault.registry import Registry
 from aftershock.fault.scene import Scene
 from aftershock.oracle.pressure import Pressure
@@ -45,7 +46,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A finding with what the check says of itself, as it stands in the record."""
+    """A finding with what the check says of itself, as it stands in the record.
+
+    `once`: it was asked a single time, for the outcome had failed already (`Bench.hasty`).
+    """
 
     id: str
     family: Family
@@ -58,21 +62,33 @@ class CheckResult:
     seconds: float
     unsafe: bool = False
     unfair: str = ""
+    once: bool = False
 
 
 @dataclass
 class Bench:
-    """What checks use. `began`: when judging began (seconds since the epoch); `ends`: its monotonic deadline."""
+    """What checks use.
+
+    Args:
+        began: when judging began (seconds since the epoch).
+        ends: the monotonic deadline of the whole judging.
+        hasty: the outcome has failed, so what is asked now can only tell more about it: nothing is waited for.
+    """
 
     scene: Scene
     pressure: Pressure | None = None
     began: float = 0.0
     ends: float = float("inf")
+    hasty: bool = False
     tell: Callable[..., None] = lambda kind, **data: None
 
     def remaining(self) -> float:
         """Seconds until the deadline of the whole judging."""
         return max(self.ends - time.monotonic(), 0.0)
+
+    async def ask(self, database: str | None, sql: str) -> Rows:
+        """Ask the session that was opened before the fault; in haste, a query in a lock queue gives up soon."""
+        return await self.scene.databases.ask(database, sql, hasty=self.hasty)
 
     def unfair(self, since: float, until: float) -> str:
         return self.pressure.unfair(since, until) if self.pressure else ""

@@ -7,6 +7,10 @@ the first that does not pass. `any` asks all of them at once.
 
 What was `unknown` beside a good outcome is asked once more: the incident may have locked out the
 judge, and a system that serves its users again lets it in.
+
+Beside a failed outcome the rest is asked in haste: once, without waiting. It tells more about the
+failure but cannot make it a success. Only an `unsafe` check that fails is asked again with all the
+time it may take, since it alone can still change the verdict.
 """
 
 import asyncio
@@ -52,7 +56,7 @@ class Leaf:
     check: Check
     where: str
 
-    def result(self, finding: Finding, seconds: float) -> CheckResult:
+    def result(self, finding: Finding, seconds: float, *, once: bool = False) -> CheckResult:
         return CheckResult(
             id=self.id,
             family=self.family,
@@ -65,6 +69,7 @@ class Leaf:
             seconds=round(seconds, 3),
             unsafe=self.unsafe,
             unfair=finding.unfair,
+            once=once,
         )
 
     def skipped(self, said: str) -> CheckResult:
@@ -164,24 +169,31 @@ async def judge_node(node: Node, bench: Bench, before: Mapping[str, Any]) -> Out
 
 
 async def _judge_leaf(leaf: Leaf, bench: Bench, before: Mapping[str, Any]) -> Outcome:
-    if bench.remaining() <= 0:
-        result = leaf.result(Finding("unknown", "the time for judging was over"), 0.0)
-    else:
-        begin = time.monotonic()
-        try:
-            async with asyncio.timeout(min(bench.remaining() + GRACE, 1e6)):
-                finding = await leaf.check.judge(bench, before.get(leaf.id))
-        except TimeoutError:
-            finding = Finding("unknown", "the time for judging was over")
-        except ProblemError:
-            raise
-        except AftershockError as error:
-            finding = Finding("unknown", error.what)
-        result = leaf.result(finding, time.monotonic() - begin)
+    begin, once = time.monotonic(), bench.hasty
+    finding = await _ask(leaf, bench, before)
+    if once and leaf.unsafe and finding.result == "fail":
+        finding, once = await _ask(leaf, replace(bench, hasty=False), before), False
+    result = leaf.result(finding, time.monotonic() - begin, once=once)
     bench.tell(
         "check", id=result.id, family=result.family, result=result.result, said=result.said, seconds=result.seconds
     )
     return Outcome(finding_result(result), result)
+
+
+async def _ask(leaf: Leaf, bench: Bench, before: Mapping[str, Any]) -> Finding:
+    """The check's answer; an error of the cluster, and the end of the time, are "cannot tell"."""
+    over = Finding("unknown", "the time for judging was over")
+    if bench.remaining() <= 0:
+        return over
+    try:
+        async with asyncio.timeout(min(bench.remaining() + GRACE, 1e6)):
+            return await leaf.check.judge(bench, before.get(leaf.id))
+    except TimeoutError:
+        return over
+    except ProblemError:
+        raise
+    except AftershockError as error:
+        return Finding("unknown", error.what)
 
 
 def finding_result(result: CheckResult) -> Result:
@@ -206,7 +218,9 @@ async def _all(group: Group, bench: Bench, before: Mapping[str, Any]) -> Outcome
         if stage == 2:
             await _challenges(group, members, results, bench, before)
             continue
-        done = await together(judge_node(group.nodes[i], bench, before) for i in members)
+        hasty = bench.hasty or any(o.result == "fail" for o in results.values())
+        now = replace(bench, hasty=hasty)
+        done = await together(judge_node(group.nodes[i], now, before) for i in members)
         results.update(zip(members, done, strict=True))
     outcomes_good = all(o.result == "pass" for i, o in results.items() if _stage(group.nodes[i]) == 0)
     if outcomes_good:

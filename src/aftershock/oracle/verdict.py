@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from aftershock.oracle.base import CheckResult
-from aftershock.oracle.tree import Outcome, check_results
+from aftershock.oracle.tree import STAGE, Outcome, check_results
 
-__all__ = ["COUNTED", "Verdict", "decide"]
+__all__ = ["COUNTED", "Verdict", "decide", "deciding"]
 
 Verdict = Literal["succeeded", "failed", "unsafe", "ambiguous", "infra_error", "invalid_problem"]
 
@@ -20,18 +20,27 @@ def decide(outcome: Outcome) -> tuple[Verdict, str]:
     A check that could not tell because of the machine makes it `infra_error`, unless another one
     failed for sure; one that could not tell for another reason makes it `ambiguous`.
     """
-    results = check_results(outcome)
     if outcome.result == "pass":
+        results = check_results(outcome)
         passed = sum(result.result == "pass" for result in results)
         return "succeeded", f"all {passed} checks passed" if passed == len(results) else f"{passed} checks passed"
+    found = deciding(outcome)
     if outcome.result == "fail":
-        failing = list(_responsible(outcome, "fail"))
-        worst = [result for result in failing if result.unsafe]
-        return ("unsafe" if worst else "failed"), _words(worst or failing)
-    open_ = list(_responsible(outcome, "unknown"))
-    if pressed := [result for result in open_ if result.unfair]:
-        return "infra_error", _words(pressed)
-    return "ambiguous", _words(open_)
+        return ("unsafe" if found[0].unsafe else "failed"), _words(found)
+    return ("infra_error" if found[0].unfair else "ambiguous"), _words(found)
+
+
+def deciding(outcome: Outcome) -> list[CheckResult]:
+    """The checks that decided, the weightiest first; none where all passed.
+
+    Unsafe ones outweigh all others, then the families as they are asked: the outcome, cause and
+    preservation, challenges. Of those that could not tell, the machine's pressure outweighs the rest.
+    """
+    found = sorted(_responsible(outcome, outcome.result), key=lambda result: STAGE[result.family])
+    if outcome.result == "pass":
+        return []
+    heavy = [result for result in found if (result.unsafe if outcome.result == "fail" else result.unfair)]
+    return heavy or found
 
 
 def _responsible(outcome: Outcome, result: str) -> Iterator[CheckResult]:

@@ -32,7 +32,7 @@ from aftershock.fault.scene import Scene
 from aftershock.oracle.base import Bench
 from aftershock.oracle.pressure import Pressure
 from aftershock.oracle.tree import check_results, judge_node, take_baselines
-from aftershock.oracle.verdict import decide
+from aftershock.oracle.verdict import decide, deciding
 from aftershock.trial.harm import harm
 from aftershock.trial.plan import Plan
 from aftershock.trial.report import Report
@@ -274,6 +274,7 @@ class _Trial:
             bench.scene.users.check()
             report.checks = check_results(outcome)
             report.conclude(*decide(outcome))
+            report.decided_by = [result.id for result in deciding(outcome)]
             if report.agent and report.agent.ended != "done":
                 report.why += f" (the agent {report.agent.ended}: {report.agent.said})"
             report.marks["judge_end"] = bench.scene.users.now()

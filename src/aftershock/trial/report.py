@@ -19,7 +19,11 @@ State = Literal["running", "finished", "interrupted"]
 
 @dataclass
 class Report:
-    """What is known of a trial so far. `marks`: moments on the users' clock; `seconds`: of each stage."""
+    """What is known of a trial so far.
+
+    `decided_by`: ids of the checks that decided, the weightiest first; none for a success.
+    `marks`: moments on the users' clock; `seconds`: of each stage.
+    """
 
     plan: Plan
     folder: Path
@@ -28,6 +32,7 @@ class Report:
     verdict: Verdict | None = None
     why: str = ""
     todo: str = ""
+    decided_by: list[str] = field(default_factory=list)
     checks: list[CheckResult] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     marks: dict[str, float] = field(default_factory=dict)
@@ -52,6 +57,7 @@ class Report:
             "verdict": self.verdict,
             "why": self.why,
             "todo": self.todo,
+            "decided_by": self.decided_by,
             "checks": [asdict(result) for result in self.checks],
             "seconds": {name: round(value, 3) for name, value in seconds.items()},
             "marks": {name: round(value, 3) for name, value in self.marks.items()},

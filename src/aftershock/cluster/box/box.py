@@ -19,7 +19,7 @@ from aftershock.cluster.box.layout import Layout, Owner, boxes_dir, read_layout
 from aftershock.cluster.box.node import Parts
 from aftershock.cluster.image.spec import ImageSpec
 from aftershock.cluster.parts import Progress, ensure, quiet
-from aftershock.cluster.programs import programs
+from aftershock.cluster.programs import PROGRAMS_BIN, programs
 
 __all__ = ["Box", "down", "open_box", "up"]
 
@@ -86,7 +86,7 @@ class Box:
 
 def kubectl() -> Path:
     """The kubectl that was built with the cluster."""
-    return programs().path / "bin" / "kubectl"
+    return programs().path / PROGRAMS_BIN / "kubectl"
 
 
 async def kubectl_ready(progress: Progress = quiet) -> Path:

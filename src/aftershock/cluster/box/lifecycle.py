@@ -43,7 +43,7 @@ async def make_parts(specs: Sequence[ImageSpec] = (), progress: Progress = quiet
     require_room(state_dir(), 500, "a box")
     built = await asyncio.gather(ensure(programs(), progress), ensure(node_root(), progress))
     images: list[Image] = [*await system_images(progress), *await build_images(specs, progress)]
-    return Parts(programs=built[0], system=built[1], store=store_dir(), seed=await seed(images, progress))
+    return Parts(programs=built[0], system=built[1], store=store_dir() / "root", seed=await seed(images, progress))
 
 
 def find(name: str) -> Layout:

@@ -11,8 +11,10 @@ state=$1
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 mount -t tmpfs -o mode=755 tmpfs /mnt
-mkdir /mnt/system /mnt/disk /mnt/dev /mnt/root /mnt/state /mnt/snap
+mkdir /mnt/system /mnt/programs /mnt/images /mnt/disk /mnt/dev /mnt/root /mnt/state
 mount --bind "$SYSTEM" /mnt/system
+mount --bind "$PROGRAMS" /mnt/programs
+mount --bind "$STORE" /mnt/images
 
 # The disk, through a mount that shows nothing of where its file lies.
 mount --bind "$state" /mnt/state
@@ -34,14 +36,13 @@ if [ -n "$RESTORE" ] && [ ! -e disk/restored ]; then
   tar -xpf "$RESTORE" -C disk --numeric-owner
   touch disk/restored
 fi
-mount -t overlay overlay -o lowerdir=system,upperdir=disk/upper,workdir=disk/work root
+# One root out of what all nodes share: programs, unpacked images, the system; the node's own on top.
+mount -t overlay overlay -o lowerdir=programs:images:system,upperdir=disk/upper,workdir=disk/work root
 R=/mnt/root
 cp -a "$state/etc/." $R/etc/
 for d in lib/containerd lib/kubelet lib/etcd log local-path-provisioner; do
   mkdir -p "$R/var/$d"; mount --bind "disk/var/$d" "$R/var/$d"
 done
-mount --bind "$PROGRAMS" $R/opt/kubernetes/bin; mount -o remount,bind,ro $R/opt/kubernetes/bin
-mount --bind "$STORE" $R/var/lib/images; mount -o remount,bind,ro $R/var/lib/images
 # Images are known from the start; a node's containers are gone after a boot, as on any node.
 if [ ! -e disk/var/lib/containerd/io.containerd.metadata.v1.bolt ]; then
   tar -xpf "$SEED" -C disk/var/lib/containerd --numeric-owner

@@ -98,7 +98,7 @@ def prepare(layout: Layout, parts: Parts, *, restored: bool, restore: Sequence[P
         (etc / "machine-id").write_text(machine + "\n")
         boot = hashlib.sha256(f"boot {machine}".encode()).hexdigest()
         settings = {
-            "SYSTEM": parts.system / "root", "PROGRAMS": parts.programs / "bin", "STORE": parts.store,
+            "SYSTEM": parts.system / "root", "PROGRAMS": parts.programs / "root", "STORE": parts.store,
             "SEED": parts.seed / "seed.tar", "RESTORE": restore[n] if restore else "", "NODE": node,
             "CGROUP": cgroup_version(), "CONTROLLERS": " ".join(cgroups.controllers()),
             "BOOT_ID": f"{boot[:8]}-{boot[8:12]}-4{boot[13:16]}-a{boot[17:20]}-{boot[20:32]}",
@@ -119,44 +119,45 @@ def prepare(layout: Layout, parts: Parts, *, restored: bool, restore: Sequence[P
 
 
 async def launch(layout: Layout, n: int) -> Owner:
-    """Start a node and return its first process."""
+    """Start a node and return its first process.
+
+    It is started as a daemon is, by a process that ends at once, since it outlives this program.
+    """
     node, folder = layout.node_name(n), layout.node_folder(n)
+    log, pid_file = folder / "boot.log", folder / "boot.pid"
+    pid_file.unlink(missing_ok=True)
     script = f"bash {shlex.quote(str(folder / 'init.sh'))} {shlex.quote(str(folder))}"
     init = f"exec unshare --pid --fork --propagation unchanged {script}"
     if cgroup_version() == 2:
         # A group with processes may not hand controllers to its children: the first process goes one down.
         init = f"echo $$ > /sys/fs/cgroup/{layout.cgroup}/{node}/init/cgroup.procs; {init}"
-    join = "; ".join(f"echo $$ > {path}" for path in cgroups.joins(layout, node))
-    outer = (
-        f"{join}; exec nsenter --net=/run/netns/{layout.node_netns(n)} -- "
-        f"unshare --mount --uts --ipc --cgroup --propagation private bash -c {shlex.quote(init)}"
-    )
-    log = folder / "boot.log"
-    with log.open("wb") as out:
-        # Not an asyncio process: it outlives this program's event loop, and the program.
-        process = subprocess.Popen(  # noqa: ASYNC220
-            ["bash", "-c", outer],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={"PATH": PATH},
-            cwd="/",
+    outer = "; ".join(
+        (
+            f"exec >{shlex.quote(str(log))} 2>&1 </dev/null",
+            *(f"echo $$ > {path}" for path in cgroups.joins(layout, node)),
+            f"echo $$ > {shlex.quote(str(pid_file))}",
+            f"exec nsenter --net=/run/netns/{layout.node_netns(n)} -- "
+            f"unshare --mount --uts --ipc --cgroup --propagation private bash -c {shlex.quote(init)}",
         )
+    )
+    await run(["setsid", "--fork", "env", "-i", f"PATH={PATH}", "bash", "-c", outer], cwd=Path("/"), timeout=10)
 
     async def first() -> Owner:
-        if process.poll() is not None:
+        try:
+            pid = int(pid_file.read_text())
+        except (OSError, ValueError):
+            raise NotYet("its first shell has not begun") from None
+        if not start_time(pid):
             raise ClusterError(
                 f"the node {node} did not start: {log.read_text()[-600:].strip()}",
                 where=str(log),
                 todo="`aftershock doctor` shows what the kernel lacks",
             )
-        comm = Path(f"/proc/{process.pid}/comm").read_text().strip()
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        comm = Path(f"/proc/{pid}/comm").read_text().strip()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         if comm != "unshare" or not children:
             raise NotYet(f"it is still {comm}")
-        pid = int(children[0])
-        return Owner(pid, start_time(pid))
+        return Owner(int(children[0]), start_time(int(children[0])))
 
     return await until(first, what=f"the first process of {node}", seconds=10, every=0.005, where=str(log))
 

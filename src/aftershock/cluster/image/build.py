@@ -21,7 +21,7 @@ from aftershock.cluster.image.layers import (
 )
 from aftershock.cluster.image.spec import ImageSpec
 from aftershock.cluster.parts import Progress, ensure, quiet
-from aftershock.cluster.programs import programs
+from aftershock.cluster.programs import PROGRAMS_BIN, programs
 
 __all__ = ["Image", "build_images", "system_images", "write_archive"]
 
@@ -95,7 +95,7 @@ async def build_images(specs: Iterable[ImageSpec], progress: Progress = quiet) -
 async def system_images(progress: Progress = quiet) -> list[Image]:
     """The images of the cluster's own pods: the pause program, CoreDNS and metrics-server."""
     part = programs()
-    folder = (await ensure(part, progress)) / "bin"
+    folder = (await ensure(part, progress)) / PROGRAMS_BIN
     pause = files_layer([(folder / "pause", "/pause")], key=part.key)
     # One file under two names, so that both programs share its pages in memory.
     both = files_layer([(folder / "kube", "/coredns"), (folder / "kube", "/metrics-server")], key=part.key)

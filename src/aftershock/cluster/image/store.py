@@ -24,13 +24,14 @@ from aftershock.cluster.programs import node_root
 
 __all__ = ["seed", "store_dir"]
 
-FORMAT = "1"
+FORMAT = "2"
+PLACE = "root/var/lib/images"  # a layer of every node's root
 SNAPSHOTTER = "io.containerd.snapshotter.v1.overlayfs"
 DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", f"{SNAPSHOTTER}/metadata.db")
 
 
 def store_dir() -> Path:
-    return cache_dir() / "images"
+    return cache_dir() / f"images-{FORMAT}"
 
 
 async def _containerd(data: Path, store: Path, script: str, *, timeout: float) -> str:
@@ -49,14 +50,18 @@ async def _add(images: Sequence[Image], progress: Progress) -> None:
     """Add to the store what is not in it yet. The caller holds the store's lock."""
     store = store_dir()
     known_path = store / "known.json"
-    known: dict[str, str] = json.loads(known_path.read_text()) if known_path.exists() else {}
+    known: dict[str, str] = (
+        json.loads(known_path.read_text())
+        if known_path.exists() and (store / PLACE / "data" / DATABASES[0]).exists()
+        else {}
+    )
     missing = [i for i in images if i.digest not in known]
     if not missing:
         return
     size = sum(layer.size for image in missing for layer in image.layers) >> 20
     require_room(cache_dir(), 2 * size + 500, "unpacking images")
     progress(f"images: unpacking {len(missing)} (about {max(2, size // 60)} s)")
-    data = store / "data"
+    data = store / PLACE / "data"
     data.mkdir(parents=True, exist_ok=True)
     archive = store / "adding.tar"
     try:
@@ -106,7 +111,7 @@ async def seed(images: Sequence[Image], progress: Progress = quiet) -> Path:
             data = folder / "data"
             for name in DATABASES:
                 (data / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(store / "data" / name, data / name)
+                shutil.copy(store / PLACE / "data" / name, data / name)
             _link_layers(store, data)
             script = "".join(f"ctr -n k8s.io images tag {_kept(i)} {i.reference} >&2\n" for i in wanted)
             keep = " ".join(i.reference for i in wanted)
@@ -137,6 +142,6 @@ def _link_layers(store: Path, data: Path) -> None:
     place = Path("/var/lib/images/data")
     for inner in (f"{SNAPSHOTTER}/snapshots", "io.containerd.content.v1.content/blobs/sha256"):
         (data / inner).mkdir(parents=True, exist_ok=True)
-        for entry in (store / "data" / inner).iterdir():
+        for entry in (store / PLACE / "data" / inner).iterdir():
             (data / inner / entry.name).symlink_to(place / inner / entry.name)
     (data / "io.containerd.content.v1.content/ingest").mkdir(exist_ok=True)

@@ -9,7 +9,7 @@ mount -t overlay overlay -o "lowerdir=$system,upperdir=/mnt/upper,workdir=/mnt/w
 R=/mnt/root
 mkdir -p $R/var/lib/containerd $R/var/lib/images $R/run $R/tmp "$R$store"
 mount --bind "$data" $R/var/lib/containerd
-mount --bind "$store" $R/var/lib/images
+mount --bind "$store/root/var/lib/images" $R/var/lib/images
 mount --bind "$store" "$R$store"
 mount -t proc proc $R/proc
 mount --rbind /dev $R/dev

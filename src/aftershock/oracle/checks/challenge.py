@@ -5,7 +5,6 @@ run last, once, and only where all else is well.
 """
 
 import asyncio
-import contextlib
 from dataclasses import asdict
 from typing import Any
 
@@ -30,9 +29,11 @@ from aftershock.problem.schema import read_nodes, read_steps
 
 
 class Watch(BaseModel):
-    """What users may feel, for `watch` seconds from the first step on and at least until the last has landed:
-    no stretch of more than `stall` seconds without a served request, and at most `bad_seconds` seconds with
-    a request that was not served within `patience` seconds."""
+    """What users may feel, from the first step on until `watch` seconds after the last has landed.
+
+    No stretch of more than `stall` seconds without a served request, and at most `bad_seconds` seconds
+    with a request that was not served within `patience` seconds.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     watch: float = Field(default=20.0, gt=0)
@@ -77,7 +78,7 @@ class Challenge(Check):
         begin = bench.scene.users.now()
         steps = asyncio.create_task(perform(self._steps, bench.scene, bench.tell))
         try:
-            seen = await self._watch(bench, begin, steps)
+            seen, whole = await self._watch(bench, begin, steps)
         finally:
             steps.cancel()
             (trouble,) = await asyncio.gather(steps, return_exceptions=True)
@@ -96,6 +97,10 @@ class Challenge(Check):
             return Finding("unknown", "the time for judging was over before the challenge was", measured)
         if trouble is not None:
             raise trouble
+        if not whole:
+            return Finding(
+                "unknown", f"the time for judging was over while users were watched; {self._words(seen)}", measured
+            )
         if self._then is not None:
             return await self._judge_then(bench, before or {}, measured)
         return Finding("pass", self._words(seen), measured)
@@ -109,8 +114,8 @@ class Challenge(Check):
         said = "; ".join(f"{result.id}: {result.said}" for result in bad or results)
         return Finding(outcome.result, said, measured)
 
-    async def _watch(self, bench: Bench, begin: float, steps: asyncio.Task[None]) -> Stall:
-        """Watch users until the steps are done, the time is over and all is known, or a limit is passed."""
+    async def _watch(self, bench: Bench, begin: float, steps: asyncio.Task[None]) -> tuple[Stall, bool]:
+        """Watch users until all is known of the time for it, or a limit is passed; False: neither came about."""
         users = bench.scene.users
         seen = Stall(0, 0, 0.0, 0, 0)
         done = 0.0  # when the last step had landed
@@ -120,7 +125,7 @@ class Challenge(Check):
             users.check()
             now = users.now()
             done = done or (now if steps.done() else 0.0)
-            end = max(begin + self.users.watch, done or now)
+            end = (done or now) + self.users.watch
             seen = stall(users.requests(begin, min(now, end)), begin, end, patience=self.users.patience, now=now)
             if self._refuse(seen):
                 return
@@ -130,9 +135,11 @@ class Challenge(Check):
                 raise NotYet("the watch goes on")
 
         seconds = sum(step.within for step in self._steps) + self.users.watch + self.users.patience + 5.0
-        with contextlib.suppress(DeadlinePassed):
+        try:
             await until(look, what="users were watched", seconds=min(seconds, bench.remaining()), every=0.5)
-        return seen
+        except DeadlinePassed:
+            return seen, False
+        return seen, True
 
     def _refuse(self, seen: Stall) -> str:
         if seen.gap > self.users.stall:

@@ -73,7 +73,7 @@ class Ledger(Check):
         rows: Rows = []
         for begin in range(0, len(ids), CHUNK):
             query = self.query.replace(":ids", array_literal(ids[begin : begin + CHUNK]))
-            rows += await bench.scene.databases.ask(self.database, query)
+            rows += await bench.ask(self.database, query)
         if any(len(row) < 1 + len(self.compare) for row in rows):
             raise ProblemError("the ledger's query returns fewer columns than `compare` names")
         return rows
