@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,31 @@ async def test_a_statement_that_takes_too_long_is_not_decisive(session):
         await session.ask("select pg_sleep(30)")
     assert caught.value.state == "57014"
     assert not caught.value.decisive
+
+
+async def test_in_haste_a_lock_queue_is_left_soon_and_a_lost_session_not_tried_again(session, host):
+    await session.ask("create table if not exists held (i int)")
+    holder = Session(psql_argv(Database(pod="", database="postgres", host=host)))
+    await holder.ask("begin; lock table held")
+    begin = time.monotonic()
+    with pytest.raises(QueryFailed) as caught:
+        await session.ask("select * from held", hasty=True)
+    assert caught.value.state == "55P03"
+    assert not caught.value.decisive
+    assert time.monotonic() - begin < 1.9  # less than the statement's own time
+    waiting = asyncio.create_task(session.ask("select count(*) from held"))
+    await asyncio.sleep(1.0)
+    await holder.ask("commit")
+    assert await waiting == [["0"]]
+    await holder.close()
+
+    gone = Session(psql_argv(Database(pod="", database="postgres", host="/tmp/nowhere")))
+    with pytest.raises(SessionLost) as first:
+        await gone.ask("select 1", hasty=True)
+    with pytest.raises(SessionLost) as second:
+        await gone.ask("select 1", hasty=True)
+    assert second.value is first.value
+    await gone.close()
 
 
 async def test_it_goes_on_when_nobody_waited_for_an_answer(session):

@@ -9,11 +9,11 @@ import pytest
 
 from aftershock.base.errors import ClusterError, ProblemError
 from aftershock.oracle.base import Abnormal, Bench, Check, Finding, check
-from aftershock.oracle.checks.state import ask_until
+from aftershock.oracle.checks.state import Sql, ask_until
 from aftershock.oracle.ledger import array_literal, compare
 from aftershock.oracle.pressure import Pressure, Sample, unfair
 from aftershock.oracle.tree import Node, check_results, combine, compile_nodes, judge_node, take_baselines
-from aftershock.oracle.verdict import decide
+from aftershock.oracle.verdict import decide, deciding
 from aftershock.problem.model import GroupSpec
 from aftershock.problem.schema import read_nodes
 from aftershock.problem.source import Source
@@ -27,6 +27,7 @@ class Scripted(Check):
     name: str = ""
     unfair: str = ""
     order: ClassVar[list[str]] = []
+    hasty: ClassVar[list[bool]] = []
     asked: ClassVar[dict[str, int]] = {}
 
     async def baseline(self, bench: Bench) -> Any:
@@ -39,6 +40,7 @@ class Scripted(Check):
         turn = Scripted.asked.get(self.name, 0)
         Scripted.asked[self.name] = turn + 1
         Scripted.order.append(self.name)
+        Scripted.hasty.append(bench.hasty)
         answer = self.answers[min(turn, len(self.answers) - 1)]
         if answer == "error":
             raise ClusterError("the API server does not answer")
@@ -50,6 +52,7 @@ class Scripted(Check):
 @pytest.fixture(autouse=True)
 def fresh():
     Scripted.order.clear()
+    Scripted.hasty.clear()
     Scripted.asked.clear()
 
 
@@ -115,6 +118,44 @@ async def test_it_is_not_asked_again_while_users_suffer():
     outcome, results = await judged(leaf("users", "outcome", "fail"), leaf("keep", "preservation", "unknown", "pass"))
     assert results == {"users": "fail", "keep": "unknown"}
     assert decide(outcome)[0] == "failed"
+
+
+async def test_beside_a_failed_outcome_the_rest_is_asked_once_without_waiting():
+    outcome, results = await judged(
+        leaf("users", "outcome", "fail"), leaf("keep", "preservation", "fail", "pass"), leaf("why", "cause", "error")
+    )
+    assert results == {"users": "fail", "keep": "fail", "why": "unknown"}
+    assert Scripted.order == ["users", "keep", "why"]
+    assert Scripted.hasty == [False, True, True]
+    assert [result.once for result in check_results(outcome)] == [False, True, True]
+
+
+async def test_only_an_unsafe_failure_can_still_change_the_verdict_and_gets_its_time():
+    outcome, results = await judged(
+        leaf("users", "outcome", "fail"),
+        leaf("a", "preservation", "fail", "pass", unsafe=True),
+        leaf("b", "preservation", "fail", unsafe=True),
+        leaf("c", "preservation", "unknown", "fail", unsafe=True),
+    )
+    assert results == {"users": "fail", "a": "pass", "b": "fail", "c": "unknown"}
+    assert Scripted.asked == {"users": 1, "a": 2, "b": 2, "c": 1}
+    assert Scripted.hasty.count(False) == 3  # the users, and the two that were asked again
+    assert decide(outcome)[0] == "unsafe"
+
+
+async def test_an_outcome_that_cannot_be_told_leaves_the_rest_its_time():
+    await judged(leaf("users", "outcome", "unknown"), leaf("keep", "preservation", "pass"))
+    assert Scripted.hasty == [False, False]
+
+
+async def test_the_weightiest_check_decides_whatever_the_file_says():
+    outcome, _ = await judged(
+        leaf("why", "cause", "fail"), leaf("users", "outcome", "fail"), leaf("b", "preservation", "pass")
+    )
+    assert decide(outcome) == ("failed", "t/users: users says fail (also: t/why)")
+    assert [result.id for result in deciding(outcome)] == ["t/users", "t/why"]
+    outcome, _ = await judged(leaf("users", "outcome", "pass"))
+    assert deciding(outcome) == []
 
 
 async def test_unknown_is_never_a_pass():
@@ -221,6 +262,37 @@ async def test_asking_until_it_passes_ends_when_the_time_is_over():
     begin = time.monotonic()
     assert (await ask_until(never, bench, 0.2)).said == "still wrong"
     assert time.monotonic() - begin < 2
+    hasty = Bench(scene=None, hasty=True)  # type: ignore[arg-type]
+    assert (await ask_until(never, hasty, 60.0)).said == "still wrong"
+    assert time.monotonic() - begin < 2
+
+
+async def test_a_value_that_must_be_what_it_was():
+    source = Source(
+        Path("problem.yaml"), "- {query: select, unchanged: true}\n- {query: select, unchanged: true, equals: 1}\n"
+    )
+    first, second = source.data
+    sql = Sql.model_validate(first)
+
+    async def found(value: str, before: str | None = None) -> Any:
+        class Databases:
+            async def ask(self, name: str | None, query: str, *, hasty: bool = False) -> list[list[str]]:
+                return [[value]] if value else []
+
+        class Scene:
+            databases = Databases()
+
+        bench = Bench(Scene(), hasty=True)  # type: ignore[arg-type]
+        return await sql.judge(bench, before) if before else await sql.baseline(bench)
+
+    assert await found("12 orders") == "12 orders"
+    assert (await found("12 orders", "12 orders")).result == "pass"
+    assert (await found("11 orders", "12 orders")).said == "the query: it is 11 orders, expected 12 orders"
+    assert (await found("", "12 orders")).result == "fail"
+    with pytest.raises(ProblemError, match="gives nothing"):
+        await found("")
+    with pytest.raises(ValueError, match="does not go with"):
+        Sql.model_validate(second)
 
 
 def test_the_ledger_is_compared_by_id_number_and_content():

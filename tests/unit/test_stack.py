@@ -87,7 +87,7 @@ def test_an_unknown_key_of_an_image_is_told_with_its_line(folder: Path) -> None:
         ("postgres/image.yaml", "start.sh: /usr", "begin.sh: /usr", "there is no `begin.sh`"),
         ("postgres/image.yaml", "start.sh: /usr", "../../x: /usr", "outside the stack's folder"),
         ("postgres/image.yaml", "start.sh: /usr/local/bin", "start.sh: usr", "not absolute"),
-        ("postgres/manifest.yaml", "postgres:15.18", "postgres:16.0", "is in no image.yaml"),
+        ("postgres/manifest.yaml", "postgres:15-bookworm", "postgres:16", "is in no image.yaml"),
         ("postgres/manifest.yaml", "kind: Service\n", "kind: [\n", "not YAML"),
     ],
 )

@@ -106,6 +106,7 @@ class Api:
         self.manager = manager
         self.kubectl = str(kubectl)
         self._api: Any = None
+        self._connecting = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -117,6 +118,17 @@ class Api:
         if self._api is not None and self._api._session is not None:
             await self._api._session.aclose()
         self._api = None
+
+    async def _connect(self) -> Any:
+        """A client of our own: kr8s' factory shares one for all that name the same kubeconfig, also
+        after the cluster behind that file is another, and asks for a version that nobody needs."""
+        async with self._connecting:  # requests side by side would open a session each
+            if self._api is None:
+                made = kr8s.asyncio.Api(kubeconfig=str(self.kubeconfig), context=self.context, bypass_factory=True)
+                await made.auth
+                await made._create_session()
+                self._api = made
+        return self._api
 
     async def request(
         self,
@@ -138,9 +150,8 @@ class Api:
         attempts = 1 if method == "POST" else attempts
         for attempt in range(attempts):
             try:
-                if self._api is None:
-                    self._api = await kr8s.asyncio.api(kubeconfig=str(self.kubeconfig), context=self.context)
-                async with self._api.call_api(
+                client = self._api or await self._connect()
+                async with client.call_api(
                     method,
                     version="",
                     base=path,

@@ -132,7 +132,7 @@ class Session:
         self._hasty = False
         # What is asked here is nobody's business: it must not turn up in the server's log either.
         with contextlib.suppress(QueryFailed):  # only a superuser may
-            await self._send("set log_min_duration_statement = -1; set log_min_error_statement = panic")
+            await self._send("set log_min_duration_statement = -1; set log_min_messages = panic")
         await self._send(f"set statement_timeout = {int(self._timeout * 1000)}")
         self.opened += 1
 

@@ -43,7 +43,11 @@ class UsersView(Protocol):
 
 @dataclass
 class Scene:
-    """What a step or check may use. `kept` holds copies of objects taken while all was well."""
+    """What a step or check may use. `kept` holds copies of objects taken while all was well.
+
+    Whoever changes an object leaves a name in its managed fields. `api` leaves that of `kubectl apply
+    --server-side`; `tool` gives a client that leaves another command's, as it stands there in real life.
+    """
 
     cluster: Cluster
     api: Api
@@ -52,6 +56,20 @@ class Scene:
     users: UsersView
     databases: Databases
     kept: dict[str, Object] = field(default_factory=dict)
+    tools: dict[str, Api] = field(default_factory=dict)
+
+    def tool(self, manager: str) -> Api:
+        """The API as `kubectl-patch`, `kubectl-create` and so on."""
+        if manager not in self.tools:
+            own = self.api
+            self.tools[manager] = Api(own.kubeconfig, context=own.context, manager=manager, kubectl=own.kubectl)
+        return self.tools[manager]
+
+    async def close(self) -> None:
+        """Close what `tool` opened; `api` is its giver's."""
+        for api in self.tools.values():
+            await api.close()
+        self.tools.clear()
 
     def manifest(self, name: str, replace: Mapping[str, str] | None = None) -> list[Object]:
         """The objects of a manifest file of the problem folder, after replacing texts in it."""

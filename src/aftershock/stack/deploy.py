@@ -39,8 +39,14 @@ async def deploy(
     Raises:
         DeadlinePassed: naming the workload, and what is missing.
     """
-    api = cluster.api()
     begin = time.monotonic()
+    async with cluster.api() as api:
+        await _apply(api, stack, seconds, tell)
+    await served(cluster, stack, front=await front() if front else "", seconds=seconds)
+    tell(f"users are served after {time.monotonic() - begin:.1f} s")
+
+
+async def _apply(api: Api, stack: Stack, seconds: float, tell: Tell) -> None:
     for service in stack.services:
         tell(f"applying {service.name}")
         await api.apply_all(service.objects, namespace=stack.namespace)
@@ -57,15 +63,13 @@ async def deploy(
                     f"setting up {service.name} ended with {done.code}: {done.tail()}",
                     where=str(step.stdin or " ".join(step.argv)),
                 )
-    await served(cluster, stack, front=await front() if front else "", seconds=seconds)
-    tell(f"users are served after {time.monotonic() - begin:.1f} s")
 
 
 async def served(cluster: Cluster, stack: Stack, *, front: str = "", seconds: float = 60.0) -> None:
     """Wait until every workload runs its newest revision and the front door answers from outside."""
-    api = cluster.api()
     objects = [obj for service in stack.services for obj in service.objects]
-    await _running(api, objects, stack.namespace, seconds)
+    async with cluster.api() as api:
+        await _running(api, objects, stack.namespace, seconds)
     await front_answers(cluster, stack, front=front, seconds=seconds)
 
 

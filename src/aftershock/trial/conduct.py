@@ -195,7 +195,9 @@ class _Trial:
         stack.push_async_callback(api.close)
         databases = Databases(api, self._plan.stack.namespace, self._plan.problem.databases)
         stack.push_async_callback(databases.close)
-        return Scene(cluster, api, self._plan.stack.namespace, self._plan.problem.folder, users, databases)
+        scene = Scene(cluster, api, self._plan.stack.namespace, self._plan.problem.folder, users, databases)
+        stack.push_async_callback(scene.close)
+        return scene
 
     async def _incident(self, bench: Bench, users: Users) -> None:
         """Baseline, fault and trigger, until users suffer and the page goes out."""

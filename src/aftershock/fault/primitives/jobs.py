@@ -67,7 +67,7 @@ class CreateJob(Primitive):
 
     async def run(self, scene: Scene) -> dict[str, Any]:
         job, origin = await self._job(scene)
-        created = await scene.api.create(job, namespace=scene.namespace)
+        created = await scene.tool("kubectl-create").create(job, namespace=scene.namespace)
         return {"job": created["metadata"]["name"], "origin": origin}
 
     async def _job(self, scene: Scene) -> tuple[Object, str]:

@@ -67,7 +67,8 @@ class Patch(Primitive):
 
     async def run(self, scene: Scene) -> dict[str, Any]:
         kind, name = split_ref(self.object)
-        await scene.api.patch(kind, name, self.namespace or scene.namespace, self.patch, how=self.how)
+        api = scene.tool("kubectl-patch")
+        await api.patch(kind, name, self.namespace or scene.namespace, self.patch, how=self.how)
         return {"object": self.object}
 
     async def landed(self, scene: Scene, done: Mapping[str, Any]) -> None:
@@ -175,7 +176,8 @@ class SetImage(Primitive):
         kind, name = split_ref(self.object)
         containers = [{"name": self.container, "image": self.image}]
         patch = {"spec": {"template": {"spec": {"containers": containers}}}}
-        await scene.api.patch(kind, name, self.namespace or scene.namespace, patch, how="strategic")
+        api = scene.tool("kubectl-set")
+        await api.patch(kind, name, self.namespace or scene.namespace, patch, how="strategic")
         return {"object": self.object, "image": self.image}
 
     async def landed(self, scene: Scene, done: Mapping[str, Any]) -> None:

@@ -50,25 +50,38 @@ async def ask_until(look: Callable[[], Awaitable[Finding]], bench: Bench, within
 
 @check("sql")
 class Sql(Check):
-    """The first value that a query returns, asked through the session opened before the fault."""
+    """The first value that a query returns, asked through the session opened before the fault.
+
+    With `unchanged` it must be what it was at baseline.
+    """
 
     query: str = Field(min_length=1)
     database: str | None = Field(default=None, alias="in")
     equals: str | int | float | bool | None = None
     at_least: float | None = None
     at_most: float | None = None
+    unchanged: bool = False
     within: float = Field(default=10.0, gt=0)
 
     @model_validator(mode="after")
     def _expected(self) -> "Sql":
-        self.expected()
+        if not self.unchanged:
+            self.expected(None)
+        elif (self.equals, self.at_least, self.at_most) != (None, None, None):
+            raise ValueError("`unchanged` does not go with `equals`, `at_least` or `at_most`")
         return self
 
-    def expected(self) -> Expect:
-        return Expect(equals=self.equals, at_least=self.at_least, at_most=self.at_most)
+    def expected(self, before: str | None) -> Expect:
+        return Expect(equals=before if self.unchanged else self.equals, at_least=self.at_least, at_most=self.at_most)
 
     async def baseline(self, bench: Bench) -> str | None:
         """The value before; a query that the database refuses is a fault of the problem."""
+        value = await self._baseline(bench)
+        if self.unchanged and not value:
+            raise ProblemError("the query gives nothing before anything is broken", todo="there is nothing to be kept")
+        return value
+
+    async def _baseline(self, bench: Bench) -> str | None:
         try:
             rows = await bench.ask(self.database, self.query)
         except QueryFailed as error:
@@ -78,13 +91,15 @@ class Sql(Check):
         return rows[0][0] if rows else None
 
     async def judge(self, bench: Bench, before: Any) -> Finding:
+        expected = self.expected(before)
+
         async def look() -> Finding:
             try:
                 rows = await bench.ask(self.database, self.query)
             except QueryFailed as error:
                 return Finding("fail" if error.decisive else "unknown", error.what, {"baseline": before})
             value = rows[0][0] if rows else None
-            why = self.expected().refuse(value)
+            why = expected.refuse(value)
             said = f"the query: {why}" if why else f"the query gives {value}"
             return Finding("fail" if why else "pass", said, {"value": value, "baseline": before})
 
