@@ -107,6 +107,41 @@ def test_the_users_own_delay_is_told_apart():
     assert set(done.faults) == {"fast", "lag"} or set(done.faults) == {"fast", "median", "lag"}
 
 
+def late(requests: list[Request], seconds: set[int], by: float = 0.2) -> list[Request]:
+    """The same with the users' program late in some seconds, and with it every answer."""
+    return [
+        Request(r.n, r.due, r.due + by, r.end and r.end + by + 0.1, "r", r.ok, 200, "") if int(r.due) in seconds else r
+        for r in requests
+    ]
+
+
+def test_slow_answers_in_seconds_that_are_not_quiet_are_forgiven():
+    # Five seconds of ten in which the users' program was 200 ms late: half of all answers are slow, none of the rest.
+    done = look(late(log(12), {0, 2, 4, 6, 8}), now=10.1)
+    assert done.state == "passed"
+    assert (done.window.quiet, done.window.fast_share, done.window.quiet_fast_share) == (0.5, 0.5, 1.0)
+    # One more, and it cannot be told.
+    requests = late(log(30), set(range(30)) - {1, 3, 5, 7, 11, 13, 15, 17, 21, 23, 25})
+    done = look(requests, now=25.0)
+    assert done.state == "failed"
+    assert set(done.faults) == {"fast", "lag"}
+
+
+def test_slow_answers_in_quiet_seconds_count_whatever_the_others_are_like():
+    # Slow in the quiet seconds 1, 3, 5: 30 of 100, and 30 of the 50 quiet ones' requests.
+    slow = {n for s in (1, 3, 5, 11, 13, 15, 21, 23, 25) for n in range(s * 10, s * 10 + 10)}
+    done = look(late(log(30, slow=slow), {s for s in range(30) if s % 2 == 0}), now=25.0)
+    assert done.state == "failed"
+    assert "fast" in done.faults
+    assert "lag" not in done.faults
+
+
+def test_failures_are_not_forgiven():
+    done = look(late(log(30, failed=set(range(300))), set(range(30))), now=25.0)
+    assert done.state == "failed"
+    assert done.faults[0] == "success"
+
+
 def test_an_answer_out_of_patience_is_not_served():
     requests = [Request(0, 0.0, 0.0, 5.0, "r", True, 200, ""), Request(1, 0.1, 0.1, 5.2, "r", True, 200, "")]
     window = measure(requests, 0.0, 1.0, patience=5.0, fast_under=0.25, now=10.0)

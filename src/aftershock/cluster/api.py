@@ -79,14 +79,22 @@ def kind_path(kind: str, namespace: str | None = None, name: str = "", api_versi
     if kind in KINDS:
         version, plural, namespaced = KINDS[kind]
     elif api_version:
-        plural = kind.lower() + ("es" if kind.lower().endswith("s") else "s")
-        plural = plural[:-2] + "ies" if plural.endswith("ys") else plural
+        plural = _plural(kind.lower())
         version, namespaced = api_version, namespace is not None
     else:
         raise ClusterError(f"the kind {kind} is not known here", todo="give its apiVersion")
     root = "/api" if "/" not in version else "/apis"
     middle = f"/namespaces/{namespace}" if namespaced and namespace else ""
     return f"{root}/{version}{middle}/{plural}" + (f"/{name}" if name else "")
+
+
+def _plural(word: str) -> str:
+    """A kind's collection, as Kubernetes' own conventions form it."""
+    if word.endswith(("s", "x", "ch", "sh")):
+        return word + "es"
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return word[:-1] + "ies"
+    return word + "s"
 
 
 class Api:

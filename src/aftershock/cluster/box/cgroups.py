@@ -162,3 +162,14 @@ def memory_used(layout: Layout) -> int:
         return int(path.read_text())
     except (OSError, ValueError):
         return 0
+
+
+def cpu_seconds(layout: Layout) -> float:
+    """Processor seconds that a box has used so far; 0 where it cannot be read."""
+    try:
+        if cgroup_version() == 2:
+            text = (ROOT / layout.cgroup / "cpu.stat").read_text()
+            return int(text.split("usage_usec ", 1)[1].split(maxsplit=1)[0]) / 1e6
+        return int((ROOT / "cpuacct" / layout.cgroup / "cpuacct.usage").read_text()) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0

@@ -122,7 +122,7 @@ def describe(window: Window, faults: tuple[str, ...], criteria: Criteria, rate: 
     if "count" in faults:
         words.append(f"only {window.due} of {rate * seconds:.0f} requests were due")
     if "lag" in faults:
-        words.append(f"the users' own program was {window.lag * 1000:.0f} ms late")
+        words.append(f"the users' own program was on time in {window.quiet:.0%} of the seconds only")
     if "success" in faults:
         words.append(f"at least {criteria.success:.0%} must be served")
     if "fast" in faults and "success" not in faults:
