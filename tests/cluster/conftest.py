@@ -25,6 +25,7 @@ from aftershock.cluster.box import lifecycle, snapshot
 from aftershock.cluster.box.box import Box
 from aftershock.cluster.image.spec import ImageSpec
 
+TOOLS = "registry.internal/test/tools:1.0"
 PROGRAM = [str(Path(sys.executable).with_name("aftershock"))]
 
 
@@ -77,13 +78,14 @@ class Cluster:
         """A running pod whose container runs a busybox shell command."""
         spec: dict[str, Any] = {
             "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "main", "image": "registry.internal/test/tools:1.0", "args": ["sh", "-c", command]}],
+            "containers": [{"name": "main", "image": TOOLS, "args": ["sh", "-c", command]}],
         }
         spec["volumes"] = container.pop("volumes", [])
         spec["containers"][0].update(container)
         if node:
             spec["nodeName"] = node
-        obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {"app": name}}, "spec": spec}
+        meta = {"name": name, "labels": labels or {"app": name}}
+        obj = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
         await self.api.create(obj, namespace=self.namespace)
         return await self.running(name)
 
@@ -91,7 +93,8 @@ class Cluster:
         def test(pod: dict[str, Any] | None) -> str:
             conditions = (pod or {}).get("status", {}).get("conditions") or []
             ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-            return "" if ready else json.dumps((pod or {}).get("status", {}).get("containerStatuses", "no status"))[:300]
+            shown = (pod or {}).get("status", {}).get("containerStatuses", "no status")
+            return "" if ready else json.dumps(shown)[:300]
 
         pod = await self.api.wait_for("Pod", name, self.namespace, test, seconds=seconds)
         assert pod is not None
@@ -158,7 +161,8 @@ async def saved(tools_image: ImageSpec) -> AsyncIterator[dict[str, Any]]:
         await cluster.api.rolled_out("Deployment", "store", "default", seconds=90)
         pod = (await cluster.api.list("Pod", "default", labels="app=store"))[0]
         about["pod"] = pod
-        fill = "head -c 3000000 /dev/urandom > /files/random; head -c 900000 /dev/urandom > /disk/random; mkdir /files/deep; "
+        fill = "head -c 3000000 /dev/urandom > /files/random; head -c 900000 /dev/urandom > /disk/random; "
+        fill += "mkdir /files/deep; "
         fill += "echo kept > /files/deep/note; chmod 600 /files/deep/note; sync; sha256sum /files/random /disk/random"
         about["sums"] = (await cluster.sh(pod["metadata"]["name"], fill)).out
         await cluster.api.close()

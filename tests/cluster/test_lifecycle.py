@@ -31,7 +31,8 @@ def residue(name: str) -> list[str]:
     groups = Path("/sys/fs/cgroup")
     found += [f"group {p}" for p in (*groups.glob(f"aftershock/{name}"), *groups.glob(f"*/aftershock/{name}"))]
     spaces = Path("/run/netns")
-    found += [f"namespace {p.name}" for p in (spaces.iterdir() if spaces.is_dir() else ()) if p.name.startswith(f"as-{name}")]
+    names = [p.name for p in spaces.iterdir()] if spaces.is_dir() else []
+    found += [f"namespace {n}" for n in names if n.startswith(f"as-{name}")]
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     found += [f"mount {line}" for line in mounts if f"/{name}/" in line or f"as-{name}" in line]
     for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
@@ -44,8 +45,8 @@ def residue(name: str) -> list[str]:
 
 
 def loops() -> set[str]:
-    out = subprocess.run(["losetup", "--list", "--noheadings", "--output", "NAME"], capture_output=True, text=True, check=True)
-    return set(out.stdout.split())
+    command = ["losetup", "--list", "--noheadings", "--output", "NAME"]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
 
 def links() -> set[str]:
@@ -87,7 +88,7 @@ async def test_nothing_is_left_after_kill_9_at_ten_random_moments() -> None:
 
 async def killed(argv: list[str], *, after: float) -> None:
     """Start the program and kill it after some seconds."""
-    process = subprocess.Popen(
+    process = subprocess.Popen(  # noqa: ASYNC220
         [*PROGRAM, *argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     try:
@@ -109,9 +110,7 @@ async def test_the_next_start_removes_what_a_kill_left() -> None:
 
 async def test_two_starts_with_one_name_make_one_box() -> None:
     name = f"twin-{secrets.token_hex(3)}"
-    results = await asyncio.gather(
-        *(boxes.up(name, nodes=1, ephemeral=True) for _ in range(2)), return_exceptions=True
-    )
+    results = await asyncio.gather(*(boxes.up(name, nodes=1, ephemeral=True) for _ in range(2)), return_exceptions=True)
     made = [r for r in results if isinstance(r, boxes.Box)]
     refused = [r for r in results if isinstance(r, UsageError)]
     try:
@@ -153,10 +152,10 @@ async def test_a_node_killed_from_outside_is_told_and_cleaned() -> None:
         await until(noticed, what="the node is dead", seconds=5)
         with pytest.raises(ClusterError, match="node-1 down"):
             boxes.open_box(box.name)
-        with pytest.raises(ClusterError, match="node-1 .* is down"):
+        with pytest.raises(ClusterError, match=r"node-1 .* is down"):
             await box.node_run("node-1", ["true"])
         shown = record(aftershock("list", "--json"))["boxes"]
-        assert ["damaged (node-1 down)"] == [b["state"] for b in shown if b["name"] == box.name]
+        assert [b["state"] for b in shown if b["name"] == box.name] == ["damaged (node-1 down)"]
     finally:
         await box.close()
     assert residue(box.name) == []

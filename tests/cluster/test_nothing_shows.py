@@ -10,12 +10,13 @@ from .conftest import Cluster
 
 EVERYWHERE = " ".join(
     (
-        "/proc/self/mountinfo /proc/1/mountinfo /proc/self/cgroup /proc/self/environ /proc/1/environ /proc/1/cmdline",
-        "/proc/cmdline /proc/swaps /proc/sys/kernel/hostname /proc/sys/kernel/random/boot_id /etc/hosts /etc/resolv.conf",
-        "/etc/hostname /sys/block/*/loop/backing_file /sys/class/dmi/id/* /sys/class/net/*/ifalias",
+        "/proc/self/mountinfo /proc/1/mountinfo /proc/self/cgroup /proc/self/environ /proc/1/environ /proc/cmdline",
+        "/proc/1/cmdline /proc/swaps /proc/sys/kernel/hostname /proc/sys/kernel/random/boot_id /etc/hosts",
+        "/etc/resolv.conf /etc/hostname /sys/block/*/loop/backing_file /sys/class/dmi/id/* /sys/class/net/*/ifalias",
     )
 )
-READ = f"for f in {EVERYWHERE}; do [ -f $f ] && {{ echo \"== $f\"; cat $f 2>/dev/null | tr '\\0' '\\n'; }}; done; env; hostname; ps"
+SHOW = "{ echo \"== $f\"; cat $f 2>/dev/null | tr '\\0' '\\n'; }"
+READ = f"for f in {EVERYWHERE}; do [ -f $f ] && {SHOW}; done; env; hostname; ps"
 
 
 def words(box_name: str) -> list[str]:
@@ -50,7 +51,8 @@ async def test_a_pod_sees_only_a_node(cluster: Cluster) -> None:
 
 async def test_a_node_sees_only_itself(cluster: Cluster) -> None:
     for name in cluster.box.nodes:
-        seen = (await cluster.box.node_run(name, ["bash", "-c", READ + "; ps aux; mount; df; ip addr; dmesg"], check=False)).out
+        look = ["bash", "-c", READ + "; ps aux; mount; df; ip addr; dmesg"]
+        seen = (await cluster.box.node_run(name, look, check=False)).out
         assert name in seen
         assert leaks(seen, cluster.box.name) == []
         assert (await cluster.box.node_run(name, ["ps", "-p", "1", "-o", "comm="])).out.strip() == "runsvdir"

@@ -113,6 +113,7 @@ async def test_a_rollout_keeps_serving_and_can_be_undone(cluster: Cluster) -> No
 async def test_the_autoscaler_follows_real_metrics(cluster: Cluster) -> None:
     burn = "/bin/busybox httpd -p 8080 -h /www; while :; do :; done"
     busy = workload("busy", command=burn, resources={"requests": {"cpu": "50m"}, "limits": {"cpu": "150m"}})
+    target = {"type": "Utilization", "averageUtilization": 50}
     scaler = {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
@@ -121,9 +122,7 @@ async def test_the_autoscaler_follows_real_metrics(cluster: Cluster) -> None:
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "busy"},
             "minReplicas": 1,
             "maxReplicas": 2,
-            "metrics": [
-                {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
-            ],
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
         },
     }
     await cluster.apply(busy, scaler)

@@ -84,7 +84,8 @@ def test_names_and_node_counts() -> None:
 
 def test_certificates_are_signed_by_the_authority_that_stays(tmp_path: Path) -> None:
     first = Authority(tmp_path)
-    first.issue(tmp_path / "node", "system:node:node-1", organization="system:nodes", names=["node-1"], addresses=["10.0.0.1"])
+    server = {"names": ["node-1"], "addresses": ["10.0.0.1"]}
+    first.issue(tmp_path / "node", "system:node:node-1", organization="system:nodes", **server)
     again = Authority(tmp_path)
     again.issue(tmp_path / "admin", "admin", organization="system:masters")
     root = x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes())

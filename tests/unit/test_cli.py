@@ -1,6 +1,7 @@
 """The command line: help, errors with what, where and next, one JSON record last."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,19 +12,18 @@ PROGRAM = str(Path(sys.executable).with_name("aftershock"))
 
 
 def run(*argv: str, **env: str) -> subprocess.CompletedProcess[str]:
-    import os
-
-    return subprocess.run(
-        [PROGRAM, *argv], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "COLUMNS": "200", **env}
-    )
+    wide = {**os.environ, "COLUMNS": "200", **env}
+    return subprocess.run([PROGRAM, *argv], capture_output=True, text=True, timeout=60, check=False, env=wide)
 
 
 def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
     shown = run("--help").stdout
     for command in ("up", "down", "list", "shell", "snapshot", "restore", "doctor", "trial", "demo"):
         assert f" {command} " in shown
-    code = "import sys, aftershock.cli.main; print([m for m in ('kr8s', 'httpx', 'pydantic', 'yaml', 'aiohttp') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    heavy = ("kr8s", "httpx", "pydantic", "yaml", "aiohttp")
+    code = f"import sys, aftershock.cli.main; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_version() -> None:
@@ -46,7 +46,9 @@ def test_version() -> None:
         (("trial", "amber-heron", "--kubeconfig", "/dev/null"), 2, "not a kubeconfig", "path"),
     ],
 )
-def test_what_is_wrong_is_told_with_the_next_step(argv: tuple[str, ...], code: int, said: str, step: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_told_with_the_next_step(
+    argv: tuple[str, ...], code: int, said: str, step: str, tmp_path: Path
+) -> None:
     done = run(*argv, "--json", AFTERSHOCK_STATE=str(tmp_path))
     assert done.returncode == code, done.stderr
     record = json.loads(done.stdout.strip().splitlines()[-1])

@@ -27,7 +27,9 @@ def code(folder: Path, text: str) -> Path:
     return folder
 
 
-async def test_the_same_files_give_the_same_layer_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_same_files_give_the_same_layer_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     digests = []
     for name in ("one", "two"):
         monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / f"cache-{name}"))
