@@ -124,7 +124,7 @@ func run(ctx context.Context, client kubernetes.Interface, config *options.KubeR
 	if err != nil {
 		return fmt.Errorf("create the policy controller: %w", err)
 	}
-	changes := gather(policies.GetStore(), gatherFor, policy.RequestFullSync)
+	changes := gather(policies.GetStore(), gatherFor, restFor, policy.RequestFullSync)
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
 		policies:   policy.NetworkPolicyEventHandler,
 		pods:       changes.handler(podMatters),

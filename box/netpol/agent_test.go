@@ -32,7 +32,7 @@ func TestWithoutManagedFields(t *testing.T) {
 func TestGatherAsksOnceForABurst(t *testing.T) {
 	policies := cache.NewStore(cache.MetaNamespaceKeyFunc)
 	asked := make(chan struct{}, 10)
-	changes := gather(policies, time.Millisecond, func() { asked <- struct{}{} })
+	changes := gather(policies, time.Millisecond, 0, func() { asked <- struct{}{} })
 	handler := changes.handler(podMatters)
 	before := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
 	after := before.DeepCopy()
@@ -57,6 +57,21 @@ func TestGatherAsksOnceForABurst(t *testing.T) {
 	case <-asked:
 		t.Error("two syncs for one burst")
 	case <-time.After(150 * time.Millisecond):
+	}
+}
+
+func TestGatherRestsBetweenSyncs(t *testing.T) {
+	policies := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	if err := policies.Add(&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "deny"}}); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan time.Time, 10)
+	changes := gather(policies, time.Millisecond, 200*time.Millisecond, func() { asked <- time.Now() })
+	changes.changed()
+	first := <-asked
+	changes.changed()
+	if second := <-asked; second.Sub(first) < 150*time.Millisecond {
+		t.Errorf("a sync %v after another", second.Sub(first))
 	}
 }
 

@@ -10,9 +10,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// gatherFor is how long changes are gathered. A sync starts tens of processes,
-// and a cluster that starts makes many pod events at once.
-const gatherFor = 250 * time.Millisecond
+// gatherFor is how long a change waits for others, and restFor how long the
+// next sync waits after one. A sync starts tens of processes, and a cluster that
+// starts makes many pod events, first at once and then for seconds.
+const (
+	gatherFor = 250 * time.Millisecond
+	restFor   = time.Second
+)
 
 // gathered turns a burst of changes into one sync a moment later. Without any
 // policy no change alters what a packet meets, and none asks for a sync.
@@ -21,14 +25,16 @@ const gatherFor = 250 * time.Millisecond
 type gathered struct {
 	policies cache.Store
 	delay    time.Duration
+	rest     time.Duration
 	request  func()
 
 	mutex   sync.Mutex
 	pending bool
+	last    time.Time
 }
 
-func gather(policies cache.Store, delay time.Duration, request func()) *gathered {
-	return &gathered{policies: policies, delay: delay, request: request}
+func gather(policies cache.Store, delay, rest time.Duration, request func()) *gathered {
+	return &gathered{policies: policies, delay: delay, rest: rest, request: request}
 }
 
 func (g *gathered) changed() {
@@ -41,9 +47,10 @@ func (g *gathered) changed() {
 		return
 	}
 	g.pending = true
-	time.AfterFunc(g.delay, func() {
+	time.AfterFunc(max(g.delay, g.rest-time.Since(g.last)), func() {
 		g.mutex.Lock()
 		g.pending = false
+		g.last = time.Now()
 		g.mutex.Unlock()
 		g.request()
 	})

@@ -42,10 +42,9 @@ def _machine() -> None:
     assert not missing, f"this machine cannot run a box: {missing}"
 
 
-@pytest.fixture(scope="session")
-def tools_image(tmp_path_factory: pytest.TempPathFactory) -> ImageSpec:
-    """A small image: busybox and a page to serve."""
-    page = tmp_path_factory.mktemp("image") / "index.html"
+def tools_spec(folder: Path) -> ImageSpec:
+    """A small image: busybox and a page to serve, which is written into the folder."""
+    page = folder / "index.html"
     page.write_text("hello from a pod\n")
     return ImageSpec(
         name="registry.internal/test/tools",
@@ -54,6 +53,11 @@ def tools_image(tmp_path_factory: pytest.TempPathFactory) -> ImageSpec:
         files=((page, "/www/index.html"),),
         entrypoint=("/bin/busybox",),
     )
+
+
+@pytest.fixture(scope="session")
+def tools_image(tmp_path_factory: pytest.TempPathFactory) -> ImageSpec:
+    return tools_spec(tmp_path_factory.mktemp("image"))
 
 
 class Cluster:

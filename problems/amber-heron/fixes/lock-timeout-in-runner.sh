@@ -1,7 +1,7 @@
 #!/bin/sh
 # expect: right
-# The runner gives up a lock after 2 s and tries again. The waiting statement is ended, the Job's next
-# pod uses the new runner, and the report's session is ended at a moment when a try is waiting.
+# The runner gives up a lock after 2 s and tries again. The Job's pod, which has read the old runner, goes,
+# its waiting statement is ended, and the report's session is ended at a moment when a try is waiting.
 set -eu
 # end_sessions ROLE: the sessions of a role, ended from beside the server, since it refuses new ones.
 end_sessions() {
@@ -39,6 +39,7 @@ data:
     exit 1
 YAML
 in_postgres() { kubectl -n shop exec postgres-0 -c postgres -- "$@"; }
+kubectl -n shop delete pod -l batch.kubernetes.io/job-name=orders-migrate-0042 --wait=true --timeout=60s
 end_sessions migrator || true
 end=$(($(date +%s) + 120))
 until [ "$(kubectl -n shop get job orders-migrate-0042 -o 'jsonpath={.status.succeeded}')" = 1 ]; do

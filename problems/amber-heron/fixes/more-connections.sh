@@ -1,7 +1,8 @@
 #!/bin/sh
 # expect: wrong
 # decides: users-served
-# The connection limit is raised from 40 to 200, which takes a restart; the queue forms again and is longer.
+# The connection limit is raised from 40 to 200, which takes a restart; the report is back within seconds, the
+# migration tries again after twenty, and the queue is longer.
 set -eu
 config=$(kubectl -n shop get configmap postgres-config -o yaml | sed 's/max_connections = 40/max_connections = 200/')
 echo "$config" | kubectl -n shop replace -f -

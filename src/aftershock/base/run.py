@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aftershock.base.errors import CommandFailed, HostError
+from aftershock.base.wait import patience
 
 __all__ = ["Completed", "kill_group", "run"]
 
@@ -60,7 +61,7 @@ async def run(
     Args:
         argv: program and arguments; no shell.
         stdin: what it reads; nothing when None.
-        timeout: seconds until its process group is killed (code 124).
+        timeout: seconds, before patience, until its process group is killed (code 124).
         env: added to this process' environment.
 
     Raises:
@@ -68,6 +69,7 @@ async def run(
         HostError: when the program is not there.
     """
     begin = time.monotonic()
+    timeout *= patience()
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,

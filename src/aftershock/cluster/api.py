@@ -18,7 +18,7 @@ import kr8s.asyncio
 
 from aftershock.base.errors import ClusterError
 from aftershock.base.run import Completed, run
-from aftershock.base.wait import NotYet, until
+from aftershock.base.wait import NotYet, patience, until
 
 __all__ = ["Api", "Object", "kind_path", "pod_ready", "rollout_state"]
 
@@ -166,7 +166,7 @@ class Api:
                     params={k: v for k, v in query.items() if v not in (None, "")},
                     content=data,
                     headers={"Content-Type": content} if data is not None else None,
-                    timeout=timeout,
+                    timeout=timeout * patience(),
                     raise_for_status=False,
                 ) as response:
                     if response.status_code == 429 and attempt + 1 < attempts:

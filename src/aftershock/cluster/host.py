@@ -16,7 +16,7 @@ from pathlib import Path
 from aftershock.base.errors import HostError
 from aftershock.base.paths import cache_dir, state_dir
 
-__all__ = ["Finding", "cgroup_version", "findings", "require_host", "require_room"]
+__all__ = ["Finding", "cgroup_version", "filter_bridges", "findings", "require_host", "require_room"]
 
 MIB = 1 << 20
 PROGRAMS = {
@@ -64,6 +64,13 @@ def _filesystem(name: str) -> bool:
     if any(line.split()[-1] == name for line in Path("/proc/filesystems").read_text().splitlines()):
         return True
     return subprocess.run(["modprobe", name], capture_output=True, check=False).returncode == 0
+
+
+def filter_bridges() -> bool:
+    """Have bridged packets pass iptables, which takes a module that nothing loads by itself."""
+    if not Path("/proc/sys/net/bridge").is_dir():
+        subprocess.run(["modprobe", "br_netfilter"], capture_output=True, check=False)
+    return Path("/proc/sys/net/bridge").is_dir()
 
 
 def _link_type(kind: str) -> bool:
@@ -119,6 +126,7 @@ def _kernel() -> list[Finding]:
         ("loop devices", lambda: Path("/dev/loop-control").exists(), "the nodes' disks", "load the module loop", True),
         ("veth", lambda: _link_type("veth"), "the nodes' network", "load the module veth", True),
         ("bridge", lambda: _link_type("bridge"), "the nodes' network", "load the module bridge", True),
+        ("bridge filter", filter_bridges, "Services and policies within a node", "load the module br_netfilter", True),
         (
             "iptables",
             lambda: _rule("-t", "nat", "-A", "OUTPUT", "-j", "RETURN"),

@@ -75,7 +75,7 @@ async def main() -> None:
     while True:
         try:
             connection = await asyncpg.connect(
-                os.environ["DATABASE_URL"], timeout=5, server_settings={"application_name": "sales-report"}
+                os.environ["DATABASE_URL"], timeout=3, server_settings={"application_name": "sales-report"}
             )
             try:
                 await report(connection)

@@ -188,7 +188,6 @@ def _proxy(node: str) -> str:
         mode: iptables
         hostnameOverride: {node}
         conntrack: {{maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}}
-        iptables: {{minSyncPeriod: 200ms}}
         """)
 
 

@@ -18,6 +18,7 @@ from aftershock.base.errors import HostError
 from aftershock.base.run import run
 from aftershock.cluster.base import World
 from aftershock.cluster.box.layout import Layout
+from aftershock.cluster.host import filter_bridges
 
 __all__ = ["FRONT_DOORS", "POD_RANGE", "SERVICE_RANGE", "link_exists", "lower", "raise_network", "taken", "world"]
 
@@ -72,6 +73,12 @@ def link_exists(name: str) -> bool:
 
 async def raise_network(layout: Layout) -> None:
     """Make the world, the nodes' namespaces and all links between them."""
+    if not filter_bridges():
+        raise HostError(
+            "packets between pods of a node would pass by its Services and policies",
+            where="no /proc/sys/net/bridge",
+            todo="load the module br_netfilter; `aftershock doctor` shows everything",
+        )
     near, far = layout.uplink
     netns = layout.netns
     for name in (netns, *(layout.node_netns(n) for n in range(layout.nodes))):

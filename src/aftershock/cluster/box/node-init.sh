@@ -22,11 +22,12 @@ loop=$(losetup --find --show --nooverlap /mnt/state/disk.img)
 umount -l /mnt/state
 mount -t tmpfs -o mode=755,size=1m devtmpfs /mnt/dev
 mkdir /mnt/dev/pts /mnt/dev/shm /mnt/dev/mqueue
-for d in null zero full random urandom tty loop-control; do touch /mnt/dev/$d; mount --bind /dev/$d /mnt/dev/$d; done
-mknod -m 660 /mnt/dev/sda1 b "$(stat -c %Hr "$loop")" "$(stat -c %Lr "$loop")"
+cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/loop-control /mnt/dev/
+number=$(stat -c '%Hr %Lr' "$loop")
+mknod -m 660 /mnt/dev/sda1 b $number
 mount --move /mnt/dev /dev
 mount -t ext4 -o noatime,nobarrier,noinit_itable /dev/sda1 /mnt/disk
-mknod -m 660 "$loop" b "$(stat -c %Hr /dev/sda1)" "$(stat -c %Lr /dev/sda1)"
+mknod -m 660 "$loop" b $number
 losetup --detach "$loop" # takes effect when the last mount of it ends
 rm "$loop"
 
@@ -40,9 +41,8 @@ fi
 mount -t overlay overlay -o lowerdir=programs:images:system,upperdir=disk/upper,workdir=disk/work root
 R=/mnt/root
 cp -a "$state/etc/." $R/etc/
-for d in lib/containerd lib/kubelet lib/etcd log local-path-provisioner; do
-  mkdir -p "$R/var/$d"; mount --bind "disk/var/$d" "$R/var/$d"
-done
+mkdir -p $R/var/lib/{containerd,kubelet,etcd} $R/var/log $R/var/local-path-provisioner
+for d in lib/containerd lib/kubelet lib/etcd log local-path-provisioner; do mount --bind "disk/var/$d" "$R/var/$d"; done
 # Images are known from the start; a node's containers are gone after a boot, as on any node.
 if [ ! -e disk/var/lib/containerd/io.containerd.metadata.v1.bolt ]; then
   tar -xpf "$SEED" -C disk/var/lib/containerd --numeric-owner
@@ -55,8 +55,8 @@ if [ "$CGROUP" = 2 ]; then
   for c in cpu cpuset memory pids io; do echo "+$c" > $R/sys/fs/cgroup/cgroup.subtree_control 2>/dev/null || :; done
 else
   mount -t tmpfs -o mode=755 tmpfs $R/sys/fs/cgroup
+  (cd $R/sys/fs/cgroup && mkdir $CONTROLLERS)
   for c in $CONTROLLERS; do
-    mkdir "$R/sys/fs/cgroup/$c"
     if [ "$c" = systemd ]; then o=none,name=systemd; else o=$c; fi
     mount -t cgroup -o "$o" cgroup "$R/sys/fs/cgroup/$c"
   done
