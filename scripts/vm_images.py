@@ -9,14 +9,13 @@ virtual machine has no network to build anything with.
 import asyncio
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from aftershock.base.paths import source_root
 from aftershock.base.run import run
 from aftershock.cluster.box.lifecycle import make_parts
-from aftershock.cluster.image.layers import SITE, requirements_layer
+from aftershock.cluster.image.layers import SITE, packages_layer, requirements_layer
 from aftershock.cluster.parts import Part, Progress, digest, ensure
 from aftershock.cluster.programs import DEBIAN, node_root, programs
 
@@ -97,16 +96,17 @@ async def payload(folder: Path) -> None:
     (folder / "bin/aftershock").write_text(PROGRAM.format(python="/payload/bin/python"))
     (folder / "bin/aftershock").chmod(0o755)
 
-    (cache / "parts").mkdir(parents=True)
-    for part in (programs(), node_root()):
-        built = await ensure(part, say)
-        subprocess.run(["cp", "-a", str(built), str(cache / "parts")], check=True)
-    sys.path.insert(0, str(source_root()))
+    sys.path.insert(0, str(checkout))
     from tests.cluster.conftest import tools_spec
 
-    os.environ["AFTERSHOCK_CACHE"] = str(cache)
     (folder / "page").mkdir()
-    for images in ((), (tools_spec(folder / "page"),)):
+    tools = tools_spec(folder / "page")
+    (cache / "parts").mkdir(parents=True)
+    for part in (programs(), node_root(), packages_layer(tools.packages)):
+        built = await ensure(part, say)
+        await run(["cp", "-a", str(built), str(cache / "parts")], timeout=120)
+    os.environ["AFTERSHOCK_CACHE"] = str(cache)
+    for images in ((), (tools,)):
         await make_parts(images, say)
 
 

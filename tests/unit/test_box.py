@@ -10,11 +10,12 @@ import pytest
 from cryptography import x509
 
 from aftershock.base.errors import UsageError
-from aftershock.cluster.api import kind_path, rollout_state
+from aftershock.cluster.api import rollout_state
 from aftershock.cluster.box import daemons, lifecycle
 from aftershock.cluster.box.layout import Layout, Owner, check_name, check_nodes, read_layout, start_time
 from aftershock.cluster.box.pki import Authority
 from aftershock.cluster.box.ready import stale
+from aftershock.cluster.kinds import kind_path
 
 
 @pytest.fixture(autouse=True)

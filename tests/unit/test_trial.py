@@ -5,6 +5,7 @@ the windows and the record are exercised end to end; what needs Kubernetes is te
 """
 
 import asyncio
+import base64
 import contextlib
 import json
 import signal
@@ -16,6 +17,7 @@ import pytest
 from aiohttp import web
 
 from aftershock.agent.base import AgentContext
+from aftershock.agent.credentials import hand_over
 from aftershock.agent.resolve import resolve
 from aftershock.agent.scripted import FixScript
 from aftershock.base.errors import ClusterError, ProblemError, UsageError
@@ -115,6 +117,8 @@ def make(tmp_path: Path, shop: Shop, agent: str, *, within: float = 20) -> Plan:
 @contextlib.asynccontextmanager
 async def nowhere(tmp_path: Path, log: list[str]) -> AsyncIterator[Nowhere]:
     log.append("up")
+    (tmp_path / "ca.crt").write_text("a certificate")
+    (tmp_path / "kubeconfig").write_text("clusters: [{name: a, cluster: {server: b, certificate-authority: ca.crt}}]\n")
     try:
         yield Nowhere(tmp_path / "kubeconfig")
     finally:
@@ -296,3 +300,29 @@ def test_harm_by_hand():
     assert (done.due, done.failed, done.slow) == (10, 3, 2)
     assert done.minutes_failed == round(2 / 60, 3)
     assert done.minutes_slow == round(2 / 60, 3)
+
+
+def test_the_agents_kubeconfig_names_no_file(tmp_path):
+    pki = tmp_path / "boxes" / "pki"
+    pki.mkdir(parents=True)
+    for name in ("ca.crt", "oncall.crt", "oncall.key", "token"):
+        (pki / name).write_text(f"the {name}\n")
+    (tmp_path / "boxes" / "oncall.kubeconfig").write_text(
+        f"clusters: [{{name: default, cluster: {{server: https://a, certificate-authority: {pki}/ca.crt}}}}]\n"
+        "users:\n"
+        "- {name: oncall, user: {client-certificate: pki/oncall.crt, client-key: pki/oncall.key}}\n"
+        "- {name: other, user: {tokenFile: pki/token}}\n"
+        "current-context: default\n"
+    )
+    home = tmp_path / "home"
+    own = hand_over(tmp_path / "boxes" / "oncall.kubeconfig", home)
+    assert own == home / ".kube" / "config"
+    assert own.stat().st_mode & 0o077 == 0
+    assert "boxes" not in own.read_text()
+    document = json.loads(own.read_text())
+    assert base64.b64decode(document["clusters"][0]["cluster"]["certificate-authority-data"]) == b"the ca.crt\n"
+    assert sorted(document["users"][0]["user"]) == ["client-certificate-data", "client-key-data"]
+    assert document["users"][1]["user"] == {"token": "the token"}
+    assert document["current-context"] == "default"
+    with pytest.raises(ClusterError, match="not a usable kubeconfig"):
+        hand_over(tmp_path / "nothing", home)

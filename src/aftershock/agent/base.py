@@ -15,7 +15,7 @@ class AgentContext:
         page: the text of the page.
         kubeconfig: its credentials: the user `oncall`.
         kubectl: the folder that holds the kubectl to use.
-        home: an empty folder of its own.
+        home: a folder of its own, with nothing but the kubeconfig.
         out: where its output is kept; not for its eyes.
         seconds: until it is stopped.
     """

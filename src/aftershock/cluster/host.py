@@ -49,17 +49,6 @@ def cgroup_version() -> int:
     return 2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1
 
 
-def _kernel_config() -> dict[str, str]:
-    import gzip
-
-    for path in (Path("/proc/config.gz"), Path(f"/boot/config-{platform.release()}")):
-        if path.exists():
-            text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
-            pairs = (line.split("=", 1) for line in text.splitlines() if line.startswith("CONFIG_"))
-            return dict(pairs)
-    return {}
-
-
 def _filesystem(name: str) -> bool:
     if any(line.split()[-1] == name for line in Path("/proc/filesystems").read_text().splitlines()):
         return True

@@ -9,7 +9,7 @@ from aftershock.base.run import run
 from aftershock.base.wait import NotYet, until
 from aftershock.cluster.api import Api, Object, rollout_state
 from aftershock.cluster.base import Cluster
-from aftershock.stack.load import Service, Stack
+from aftershock.stack.load import Stack
 
 __all__ = ["deploy", "front_answers", "served"]
 
@@ -71,11 +71,6 @@ async def served(cluster: Cluster, stack: Stack, *, front: str = "", seconds: fl
     async with cluster.api() as api:
         await _running(api, objects, stack.namespace, seconds)
     await front_answers(cluster, stack, front=front, seconds=seconds)
-
-
-def workloads(services: Iterable[Service]) -> list[tuple[str, str]]:
-    """Kind and name of all workloads."""
-    return [(obj["kind"], obj["metadata"]["name"]) for s in services for obj in s.objects if obj["kind"] in WORKLOADS]
 
 
 async def _running(api: Api, objects: Iterable[Object], namespace: str, seconds: float) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import structlog
 
 from aftershock.agent.base import AgentContext, AgentResult
+from aftershock.agent.credentials import hand_over
 from aftershock.base.errors import AftershockError, ProblemError
 from aftershock.base.record import Record
 from aftershock.cluster.base import Cluster
@@ -256,7 +257,7 @@ class _Trial:
             with tempfile.TemporaryDirectory(prefix="oncall-") as home:
                 context = AgentContext(
                     page=plan.problem.page_text(),
-                    kubeconfig=oncall.kubeconfig,
+                    kubeconfig=hand_over(oncall.kubeconfig, Path(home)),
                     kubectl=Path(kubectl).parent,
                     home=Path(home),
                     out=folder,

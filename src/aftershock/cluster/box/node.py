@@ -162,14 +162,6 @@ async def launch(layout: Layout, n: int) -> Owner:
     return await until(first, what=f"the first process of {node}", seconds=10, every=0.005, where=str(log))
 
 
-def booted(layout: Layout, n: int) -> bool:
-    """Whether the node's supervisor has taken over from its init script."""
-    try:
-        return Path(f"/proc/{layout.pids[n].pid}/comm").read_text().strip() == "runsvdir"
-    except OSError:
-        return False
-
-
 def node_argv(layout: Layout, n: int, argv: Sequence[str]) -> list[str]:
     """A program and arguments, run as root in a node with a clean environment."""
     pid = layout.pids[n]

@@ -8,7 +8,6 @@ is among those that run on its node now, read from the node itself; no clock is 
 
 import asyncio
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from aftershock.base.errors import ClusterError
@@ -226,8 +225,3 @@ async def packets_filtered(layout: Layout, *, seconds: float = 30) -> None:
         )
 
     await asyncio.gather(*(one(n) for n in range(layout.nodes)))
-
-
-def logs_folder(layout: Layout, n: int) -> Path:
-    """The node's /var/log as seen from outside."""
-    return node.node_root_path(layout, n) / "var/log"
