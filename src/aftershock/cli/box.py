@@ -15,6 +15,7 @@ def up(
     nodes: int = typer.Option(1, "--nodes", help="Nodes, 1 to 8."),
     memory: int = typer.Option(4096, "--memory", help="Limit of the whole box in MiB."),
     stack: str = typer.Option("", "--stack", help="Deploy this stack and wait until users could be served."),
+    image: list[str] = typer.Option([], "--image", help="An image from a registry that its nodes know; repeatable."),
     as_json: bool = JSON,
 ) -> None:
     """Start a new box, or a stopped one of that name. It outlives this command."""
@@ -32,7 +33,7 @@ def up(
         wanted = max(nodes, loaded.nodes) if loaded else nodes
         images = loaded.images() if loaded else ()
         made = await boxes.up(
-            name, nodes=wanted, images=images, memory=memory << 20, stack=stack, progress=out.progress
+            name, nodes=wanted, images=images, pulls=image, memory=memory << 20, stack=stack, progress=out.progress
         )
         if loaded:
             await deploying.deploy(made, loaded, tell=out.progress)

@@ -106,6 +106,7 @@ async def up(
     *,
     nodes: int = 1,
     images: Sequence[ImageSpec] = (),
+    pulls: Sequence[str] = (),
     ephemeral: bool = False,
     memory: int = 4 << 30,
     stack: str = "",
@@ -116,6 +117,7 @@ async def up(
     Args:
         nodes: 1 to 8; the first also runs the control plane.
         images: what its nodes know besides the system's images.
+        pulls: images from registries that they know too, by their complete names.
         ephemeral: it ends with this process.
         memory: limit of the whole box in bytes.
 
@@ -126,7 +128,7 @@ async def up(
     known = read_layout(boxes_dir() / name)
     if known and known.phase == "stopped":
         return await restart(known, progress=progress)
-    parts = await lifecycle.make_parts(images, progress)
+    parts = await lifecycle.make_parts(images, progress, pulls=pulls)
     begin = time.monotonic()
     layout = await lifecycle.claim(name, nodes, ephemeral=ephemeral, memory=memory, stack=stack)
     async with lifecycle.undone_on_error(layout):

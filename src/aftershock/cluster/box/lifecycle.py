@@ -20,9 +20,9 @@ from aftershock.cluster.box import cgroups, network, node
 from aftershock.cluster.box.layout import SLOTS, Layout, Owner, boxes_dir, check_name, check_nodes, read_layout
 from aftershock.cluster.box.node import Parts
 from aftershock.cluster.host import memory_available, require_host, require_room
-from aftershock.cluster.image.build import Image, build_images, system_images
+from aftershock.cluster.image.build import Image, Pulled, build_images, system_images
 from aftershock.cluster.image.spec import ImageSpec
-from aftershock.cluster.image.store import seed, store_dir
+from aftershock.cluster.image.store import pull, seed, store_dir
 from aftershock.cluster.parts import Progress, ensure, lock, quiet
 from aftershock.cluster.programs import node_root, programs
 
@@ -37,12 +37,20 @@ def machine_lock() -> contextlib.AbstractAsyncContextManager[None]:
     return lock(state_dir() / "lock")
 
 
-async def make_parts(specs: Sequence[ImageSpec] = (), progress: Progress = quiet) -> Parts:
-    """Everything nodes are made of, built now where it is missing."""
+async def make_parts(
+    specs: Sequence[ImageSpec] = (), progress: Progress = quiet, *, pulls: Sequence[str] = ()
+) -> Parts:
+    """Everything nodes are made of, built now where it is missing.
+
+    Args:
+        specs: images of our own that the nodes know besides the system's.
+        pulls: images from registries, by their complete names.
+    """
     require_host()
     require_room(state_dir(), 500, "a box")
     built = await asyncio.gather(ensure(programs(), progress), ensure(node_root(), progress))
-    images: list[Image] = [*await system_images(progress), *await build_images(specs, progress)]
+    ours = [*await system_images(progress), *await build_images(specs, progress)]
+    images: list[Image | Pulled] = [*ours, *await pull(pulls, progress)]
     return Parts(programs=built[0], system=built[1], store=store_dir() / "root", seed=await seed(images, progress))
 
 

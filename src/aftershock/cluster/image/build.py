@@ -23,7 +23,7 @@ from aftershock.cluster.image.spec import ImageSpec
 from aftershock.cluster.parts import Progress, ensure, quiet
 from aftershock.cluster.programs import PROGRAMS_BIN, programs
 
-__all__ = ["Image", "build_images", "system_images", "write_archive"]
+__all__ = ["Image", "Pulled", "build_images", "system_images", "write_archive"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,15 @@ class Image:
     @property
     def digest(self) -> str:
         return blob(self.manifest)[0]
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """An image that came from a registry; the store has it already."""
+
+    reference: str
+    digest: str
+    layers: tuple[Layer, ...] = ()
 
 
 def _image(spec: ImageSpec, layers: Iterable[Layer]) -> Image:

@@ -8,6 +8,7 @@ nothing is copied, and a node never shows an image that is not its own.
 
 import json
 import secrets
+import shlex
 import shutil
 from collections.abc import Sequence
 from importlib.resources import files
@@ -18,11 +19,11 @@ from aftershock.base.paths import cache_dir
 from aftershock.base.record import write_json
 from aftershock.base.run import run
 from aftershock.cluster.host import require_room
-from aftershock.cluster.image.build import Image, write_archive
+from aftershock.cluster.image.build import Image, Pulled, write_archive
 from aftershock.cluster.parts import Part, Progress, digest, ensure, lock, quiet
 from aftershock.cluster.programs import node_root
 
-__all__ = ["seed", "store_dir"]
+__all__ = ["pull", "seed", "store_dir"]
 
 FORMAT = "2"
 PLACE = "root/var/lib/images"  # a layer of every node's root
@@ -46,16 +47,63 @@ async def _containerd(data: Path, store: Path, script: str, *, timeout: float) -
     return done.out
 
 
-async def _add(images: Sequence[Image], progress: Progress) -> None:
+def _known(store: Path) -> dict[str, str]:
+    """Digest -> reference of every image in the store."""
+    path = store / "known.json"
+    if not path.exists() or not (store / PLACE / "data" / DATABASES[0]).exists():
+        return {}
+    found: dict[str, str] = json.loads(path.read_text())
+    return found
+
+
+async def pull(references: Sequence[str], progress: Progress = quiet) -> list[Pulled]:
+    """Images from their registries, fetched once; the machine needs a way there the first time.
+
+    Args:
+        references: complete names with tag or digest, such as docker.io/library/nginx:1.27.
+
+    Raises:
+        BuildError: a registry cannot be reached, or has no such image.
+    """
+    if not references:
+        return []
+    store = store_dir()
+    await _generation()
+    async with lock(cache_dir() / "locks" / "images", lambda: progress("images: waiting for another process")):
+        known = _known(store)
+        digests = {reference: digest for digest, reference in known.items()}
+        data = store / PLACE / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        for reference in references:
+            if reference in digests:
+                continue
+            require_room(cache_dir(), 2000, f"pulling {reference}")
+            progress(f"images: pulling {reference}")
+            name = shlex.quote(reference)
+            script = (
+                f"ctr -n k8s.io images pull --snapshotter overlayfs {name} >&2\n"
+                f"digest=$(ctr -n k8s.io images ls name=={name} | awk 'NR == 2 {{ print $3 }}')\n"
+                f'ctr -n k8s.io images tag --force {name} "kept.local/$(echo "$digest" | cut -c 8-31):1" >&2\n'
+                f"ctr -n k8s.io images rm {name} >&2\necho $digest\n"
+            )
+            try:
+                digests[reference] = (await _containerd(data, store, script, timeout=900)).strip()
+            except CommandFailed as error:
+                raise BuildError(
+                    f"the image {reference} could not be pulled: {error.what[-400:]}",
+                    where=reference,
+                    todo="check the name (registry, path and tag) and the way to the registry",
+                ) from error
+            known[digests[reference]] = reference
+            write_json(store / "known.json", known)
+    return [Pulled(reference, digests[reference]) for reference in references]
+
+
+async def _add(images: Sequence[Image | Pulled], progress: Progress) -> None:
     """Add to the store what is not in it yet. The caller holds the store's lock."""
     store = store_dir()
-    known_path = store / "known.json"
-    known: dict[str, str] = (
-        json.loads(known_path.read_text())
-        if known_path.exists() and (store / PLACE / "data" / DATABASES[0]).exists()
-        else {}
-    )
-    missing = [i for i in images if i.digest not in known]
+    known = _known(store)
+    missing = [i for i in images if isinstance(i, Image) and i.digest not in known]
     if not missing:
         return
     size = sum(layer.size for image in missing for layer in image.layers) >> 20
@@ -81,7 +129,7 @@ async def _add(images: Sequence[Image], progress: Progress) -> None:
         ) from error
     finally:
         archive.unlink(missing_ok=True)
-    write_json(known_path, known | {i.digest: i.reference for i in missing})
+    write_json(store / "known.json", known | {i.digest: i.reference for i in missing})
 
 
 async def _generation() -> str:
@@ -95,12 +143,12 @@ async def _generation() -> str:
     return path.read_text().strip()
 
 
-def _kept(image: Image) -> str:
+def _kept(image: Image | Pulled) -> str:
     """The name under which the store keeps an image."""
     return f"kept.local/{image.digest.removeprefix('sha256:')[:24]}:1"
 
 
-async def seed(images: Sequence[Image], progress: Progress = quiet) -> Path:
+async def seed(images: Sequence[Image | Pulled], progress: Progress = quiet) -> Path:
     """The folder with `seed.tar`, a node's containerd data with exactly these images."""
     wanted = sorted({i.reference: i for i in images}.values(), key=lambda i: i.reference)
 

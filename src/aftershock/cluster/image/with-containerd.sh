@@ -12,6 +12,9 @@ mount --bind "$data" $R/var/lib/containerd
 mount --bind "$store/root/var/lib/images" $R/var/lib/images
 mount --bind "$store" "$R$store"
 mount -t proc proc $R/proc
+# Registries are found and trusted as on this machine.
+cp /etc/resolv.conf /etc/hosts $R/etc/
+mkdir -p $R/etc/ssl; [ ! -d /etc/ssl ] || mount --bind /etc/ssl $R/etc/ssl
 mount --rbind /dev $R/dev
 mount -t tmpfs tmpfs $R/run
 mount -t tmpfs tmpfs $R/tmp
