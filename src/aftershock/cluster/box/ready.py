@@ -66,7 +66,7 @@ async def api_ready(layout: Layout, api: Api, *, seconds: float = 60) -> None:
         if response.status_code != 200:
             raise NotYet(" ".join(x for x in response.text.split("\n") if x.startswith("[-]"))[:200])
 
-    await until(probe, what="the API server is ready", seconds=seconds, every=0.05, where=layout.name)
+    await until(probe, what="the API server is ready", seconds=seconds, every=0.2, where=layout.name)
 
 
 def _check_booting(layout: Layout) -> None:
@@ -96,7 +96,7 @@ async def nodes_ready(layout: Layout, api: Api, *, since: str, restored: bool, s
             if states.get(name) != "True":
                 raise NotYet(f"{name} is not Ready")
 
-    await until(probe, what="all nodes are ready", seconds=seconds, every=0.05, where=layout.name)
+    await until(probe, what="all nodes are ready", seconds=seconds, every=0.15, where=layout.name)
 
 
 def _condition(obj: Object, kind: str) -> str:
@@ -163,7 +163,7 @@ async def fresh_pods(layout: Layout, api: Api, *, seconds: float = 90) -> list[O
                     raise NotYet(f"{kind} {obj['metadata']['name']} has {len(owned)} of {wanted} pods")
         return pods
 
-    return await until(probe, what="all pods are freshly ready", seconds=seconds, every=0.1, where=layout.name)
+    return await until(probe, what="all pods are freshly ready", seconds=seconds, every=0.3, where=layout.name)
 
 
 def _selected(obj: Object, labels: dict[str, str], namespace: str) -> bool:
@@ -197,7 +197,7 @@ async def services_answer(layout: Layout, api: Api, pods: Iterable[Object], *, s
                 where = f"Service {meta['namespace']}/{meta['name']}"
                 raise NotYet(f"{where} leads to {sorted(has)}, not to {sorted(map(str, wanted))}")
 
-    await until(probe, what="Services lead to the pods' addresses", seconds=seconds, every=0.1, where=layout.name)
+    await until(probe, what="Services lead to the pods' addresses", seconds=seconds, every=0.2, where=layout.name)
 
 
 async def packets_filtered(layout: Layout, *, seconds: float = 30) -> None:
@@ -219,7 +219,7 @@ async def packets_filtered(layout: Layout, *, seconds: float = 30) -> None:
             probe,
             what=f"the packet filter of {layout.node_name(n)} is set up",
             seconds=seconds,
-            every=0.1,
+            every=0.2,
             where=layout.name,
             todo="see /var/log/network-policy-agent and kube-proxy on that node",
         )
