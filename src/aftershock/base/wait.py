@@ -11,7 +11,6 @@ programs and requests, and nothing else.
 
 import asyncio
 import os
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -63,8 +62,3 @@ async def until(
                 await asyncio.sleep(every)
     except TimeoutError:
         raise DeadlinePassed(f"not within {seconds:g} s: {what} (last: {last})", where=where, todo=todo) from None
-
-
-def monotonic() -> float:
-    """Seconds on the clock that never jumps."""
-    return time.monotonic()
