@@ -22,7 +22,8 @@ for file in snapshot lifecycle network work nothing_shows; do
   tests+=("${names[@]/#/tests/cluster/test_$file.py::test_}")
 done
 if [ -s /payload/tests ]; then mapfile -t tests </payload/tests; fi
-python -m pytest -p no:cacheprovider -v --durations=0 --durations-min=1 --tb=short "${tests[@]}"
+# The first failure ends it: what hangs here would hang ten times as long as elsewhere.
+python -m pytest -x -p no:cacheprovider --color=no -v --durations=0 --durations-min=1 --tb=short "${tests[@]}"
 code=$?
 if ((code)); then
   tail -n 5 /payload/state/boxes/*/node-*/boot.log

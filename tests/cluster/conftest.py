@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 
 from aftershock.base.run import Completed, run
-from aftershock.base.wait import NotYet, until
+from aftershock.base.wait import NotYet, patience, until
 from aftershock.cluster import host
 from aftershock.cluster.box import box as boxes
 from aftershock.cluster.box import lifecycle, snapshot
@@ -233,7 +233,8 @@ def service(name: str, kind: str = "ClusterIP") -> dict[str, Any]:
 
 def aftershock(*argv: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     """Run the program as a user does."""
-    return subprocess.run([*PROGRAM, *argv], capture_output=True, text=True, timeout=timeout, check=False)
+    limit = timeout * patience()
+    return subprocess.run([*PROGRAM, *argv], capture_output=True, text=True, timeout=limit, check=False)
 
 
 def record(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

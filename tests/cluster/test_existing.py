@@ -8,6 +8,7 @@ import pytest
 
 from aftershock.base.errors import ClusterError, MissingCapability, UsageError
 from aftershock.base.run import run
+from aftershock.base.wait import NotYet, until
 from aftershock.cluster.base import require
 from aftershock.cluster.box import box as boxes
 from aftershock.cluster.existing import open_existing
@@ -36,7 +37,14 @@ async def test_a_kubeconfig_is_enough_for_what_can_work_there(cluster: Cluster) 
         await cluster.api.rolled_out("Deployment", "web", cluster.namespace)
         url = await existing.front("web", cluster.namespace)
         assert cluster.box.layout.address(0) in url
-        assert "hello from a pod" in (await run(["curl", "-s", "--max-time", "5", url], timeout=10)).out
+
+        async def answers() -> None:
+            # Packet filters are written once a second, so a new node port takes a moment.
+            done = await run(["curl", "-s", "--max-time", "5", url], timeout=10, check=False)
+            if "hello from a pod" not in done.out:
+                raise NotYet(done.tail(200) or f"curl ended with {done.code}")
+
+        await until(answers, what="the node port answers", seconds=20, every=0.3)
 
         await existing.reset(cluster.namespace)
         async with existing.api() as api:

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 from aftershock.base.run import run
+from aftershock.base.wait import NotYet, until
 from aftershock.cluster.box.network import FRONT_DOORS
 
 from .conftest import SERVE, Cluster, service, workload
@@ -71,7 +72,12 @@ async def test_users_outside_reach_a_load_balancer_and_pods_reach_parties_outsid
     assert world is not None
     source = "198.51.100.77"
     ask = ["curl", "-s", "--max-time", "5", "--interface", source, f"http://{address}:8080/"]
-    assert "hello from a pod" in (await run(world.argv(ask), timeout=10)).out
+
+    async def served() -> None:
+        if "hello from a pod" not in (done := await run(world.argv(ask), timeout=10, check=False)).out:
+            raise NotYet(done.tail(200) or f"curl ended with {done.code}")
+
+    await until(served, what="the front door answers a user", seconds=20, every=0.3)
 
     # An external party: a program of ours on an address of the world, asked from a pod.
     party = await asyncio.create_subprocess_exec(
@@ -82,10 +88,12 @@ async def test_users_outside_reach_a_load_balancer_and_pods_reach_parties_outsid
     try:
         await cluster.pod("caller", "sleep 600")
         ask_party = "printf 'GET /debian_version HTTP/1.0\\r\\n\\r\\n' | /bin/busybox nc -w 2 203.0.113.25 8025"
-        for _ in range(20):
-            if "200 OK" in (said := (await cluster.sh("caller", ask_party, check=False)).out):
-                break
-        assert "200 OK" in said
+
+        async def answered() -> None:
+            if "200 OK" not in (said := await cluster.sh("caller", ask_party, check=False)).out:
+                raise NotYet(said.tail(200) or "nothing came back")
+
+        await until(answered, what="a party outside answers a pod", seconds=30, every=0.3)
     finally:
         party.kill()
         await party.wait()
