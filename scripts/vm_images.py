@@ -12,6 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from aftershock.base.errors import AftershockError
 from aftershock.base.paths import source_root
 from aftershock.base.run import run
 from aftershock.cluster.box.lifecycle import make_parts
@@ -40,7 +41,7 @@ FILES = {
     "etc/systemd/system/payload.service": UNIT,
 }
 ENABLED = "etc/systemd/system/multi-user.target.wants/payload.service"
-CODE = ("src", "tests", "box", "scripts", "pyproject.toml")
+CODE = ("src", "tests", "box", "scripts", "pyproject.toml", "requirements.txt")
 PROGRAM = "#!{python}\nfrom aftershock.cli.main import main\n\nmain()\n"
 
 
@@ -117,4 +118,7 @@ async def main() -> None:
         await payload(Path(sys.argv[2]))
 
 
-asyncio.run(main())
+try:
+    asyncio.run(main())
+except AftershockError as error:
+    sys.exit(f"test-vm: {error}")

@@ -15,6 +15,8 @@ from aftershock.base.wait import NotYet, until
 from aftershock.cluster.box import box as boxes
 from aftershock.cluster.box.box import Box
 from aftershock.cluster.image import store
+from aftershock.cluster.image.build import build_images
+from aftershock.cluster.image.spec import ImageSpec
 
 from .conftest import TOOLS, Cluster
 
@@ -54,11 +56,10 @@ async def registry(tmp_path: Path) -> AsyncIterator[str]:
         await process.wait()
 
 
-async def test_an_image_is_pulled_once_and_runs(registry: str, box: Box) -> None:
+async def test_an_image_is_pulled_once_and_runs(registry: str, box: Box, tools_image: ImageSpec) -> None:
     """The shared box' own test image is pushed to the registry; another box gets it from there."""
     wanted = f"{registry}/team/tools:1.0"
-    kept = next(d for d, name in store._known(store.store_dir()).items() if name == TOOLS)
-    source = f"kept.local/{kept.removeprefix('sha256:')[:24]}:1"
+    source = store._kept((await build_images([tools_image]))[0])
     data = store.store_dir() / store.PLACE / "data"
     push = f"ctr -n k8s.io images push {wanted} {source} >&2"
     await store._containerd(data, store.store_dir(), push, timeout=120)

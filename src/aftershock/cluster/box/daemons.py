@@ -65,18 +65,22 @@ def _service(name: str, command: list[str], before: str = "") -> Iterator[tuple[
 
 
 def _wait_port(address: str, port: int) -> str:
-    """Shell lines that wait until something listens; each question costs no process of its own."""
-    return f"until : 2>/dev/null 3<>/dev/tcp/{address}/{port}; do sleep 0.1; done"
+    """Shell lines that wait until something listens, and start no process meanwhile: reading from a pipe into
+    which nobody writes is the pause."""
+    listens = f": 2>/dev/null 3<>/dev/tcp/{address}/{port}"
+    return f"(exec 9<> <(:); until {listens}; do read -rt 0.1 -u 9; done)"
 
 
 def _wait_api(layout: Layout) -> str:
     """Shell lines that wait until the API server answers anything, were it a refusal.
 
     It listens long before it serves, so the question itself waits. Until then etcd and the API server
-    have the processors to themselves: a daemon that starts beside them only makes all of them late.
+    have the processors to themselves: a daemon that starts beside them only makes all of them late, and so
+    would many that ask by a program of their own.
     """
-    url = f"https://{layout.address(0)}:6443/livez"
-    return f"until curl -sk -m 30 -o /dev/null {url}; do sleep 0.1; done"
+    api = layout.address(0)
+    asks = f"curl -sk -m 30 -o /dev/null https://{api}:6443/livez"
+    return f"{_wait_port(api, 6443)}; until {asks}; do sleep 0.1; done"
 
 
 def _control_plane(layout: Layout) -> Iterator[tuple[str, str, int]]:
@@ -130,7 +134,7 @@ def _worker(layout: Layout, n: int, *, restored: bool) -> Iterator[tuple[str, st
     # A pod that starts before kube-proxy has written its rules cannot reach the API server for seconds. On a
     # new cluster kube-proxy in turn waits for the node object, which the kubelet makes, and there are no pods.
     rules = f"iptables -t nat -n -L KUBE-SERVICES 2>/dev/null | grep -q {API_SERVICE}"
-    synced = wait if not restored else f"until {rules}; do sleep 0.2; done"
+    synced = wait if not restored else f"{wait}; until {rules}; do sleep 0.2; done"
     role = "node-role.kubernetes.io/control-plane" if n == 0 else "node-role.kubernetes.io/worker"
     yield from _service("kubelet", [
         f"{BIN}/kubelet", f"--kubeconfig {ETC}/kubelet.conf", f"--config {ETC}/kubelet.yaml",

@@ -71,7 +71,9 @@ async def pull(references: Sequence[str], progress: Progress = quiet) -> list[Pu
     await _generation()
     async with lock(cache_dir() / "locks" / "images", lambda: progress("images: waiting for another process")):
         known = _known(store)
-        digests = {reference: digest for digest, reference in known.items()}
+        pulled_path = store / "pulled.json"
+        # Two names may have one content, so what a name stood for is kept apart from what is there.
+        digests: dict[str, str] = json.loads(pulled_path.read_text()) if known and pulled_path.exists() else {}
         data = store / PLACE / "data"
         data.mkdir(parents=True, exist_ok=True)
         for reference in references:
@@ -94,8 +96,9 @@ async def pull(references: Sequence[str], progress: Progress = quiet) -> list[Pu
                     where=reference,
                     todo="check the name (registry, path and tag) and the way to the registry",
                 ) from error
-            known[digests[reference]] = reference
+            known.setdefault(digests[reference], reference)
             write_json(store / "known.json", known)
+            write_json(pulled_path, digests)
     return [Pulled(reference, digests[reference]) for reference in references]
 
 
