@@ -116,9 +116,13 @@ async def test_slowness_under_pressure_is_nobodys_fault():
     assert set(found.measured["faults"]) == {"fast", "median"}
 
 
-async def test_refusals_under_pressure_are_still_failures():
+async def test_many_refusals_are_failures_also_under_pressure_and_a_few_cannot_be_told():
     found, _ = await judged(SERVED, "outcome", lambda s: (0.01, False), unfair="the hypervisor kept the CPU")
     assert found.result == "fail"
+    few: Fate = lambda s: (0.01, int(s * 10) % 4 > 0)  # noqa: E731 - a quarter of the time
+    found, _ = await judged(SERVED, "outcome", few, unfair="the hypervisor kept the CPU")
+    assert (found.result, found.unfair) == ("unknown", "the hypervisor kept the CPU")
+    assert (await judged(SERVED, "outcome", few))[0].result == "fail"
 
 
 async def test_a_window_under_pressure_is_put_off_once():
@@ -168,6 +172,17 @@ async def test_a_challenge_ends_when_users_were_stalled_too_long():
     assert found.result == "fail"
     assert "no more than 0.4 s" in found.said
     assert seconds < 1.8
+
+
+async def test_a_challenge_under_pressure_fails_by_what_leaves_no_doubt():
+    busy = "the hypervisor kept the CPU"
+    found, _ = await judged(challenge(), "challenge", lambda s: (0.01, s < 0.3), unfair=busy)
+    assert found.result == "fail"
+    few: Fate = lambda s: (0.01, int(s * 10) % 4 > 0)  # noqa: E731 - bad in both seconds, where one is allowed
+    found, _ = await judged(challenge(), "challenge", few, unfair=busy)
+    assert (found.result, found.unfair) == ("unknown", busy)
+    found, _ = await judged(challenge(), "challenge", few)
+    assert found.result == "fail"
 
 
 async def test_a_challenge_that_cannot_come_about_fails_and_one_that_breaks_cannot_tell():

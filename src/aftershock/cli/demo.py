@@ -19,7 +19,7 @@ def demo(
 ) -> None:
     """Replay a public outage twice: nobody answers, then a right fix. Draws what users saw."""
     out = Output(as_json)
-    target = Path(folder) / time.strftime("%Y%m%d-%H%M%S")
+    target = Path(folder).resolve() / time.strftime("%Y%m%d-%H%M%S")
 
     async def work() -> list[dict[str, Any]]:
         from aftershock.problem.load import load

@@ -45,7 +45,7 @@ async def run_trial(
 
     planned = plan(problem, agent)
     folder = (
-        Path(record)
+        Path(record).resolve()
         if record
         else records_dir() / f"{time.strftime('%Y%m%d-%H%M%S')}-{problem}-{agent.replace(':', '-')}"
     )

@@ -24,7 +24,7 @@ from typing import Literal
 from aftershock.fault.watching import settled
 from aftershock.workload.served import Request, percentile
 
-__all__ = ["Criteria", "Scan", "Stall", "Window", "measure", "scan", "stall"]
+__all__ = ["Criteria", "Scan", "Stall", "Window", "held_up", "measure", "scan", "stall"]
 
 EPSILON = 1e-9
 
@@ -107,7 +107,6 @@ def measure(
     count = len(inside)
     loud = _loud_seconds(inside, since)
     calm = [r for r in inside if int(r.due - since) not in loud]
-    seconds = len({int(r.due - since) for r in inside})
     _, calm_latencies = _good(calm, patience)
     return Window(
         since=since,
@@ -119,7 +118,7 @@ def measure(
         p50=percentile(latencies, 0.5),
         p95=percentile(latencies, 0.95),
         lag=percentile([r.start - r.due for r in inside if r.start is not None], 0.95) or 0.0,
-        quiet=1 - len(loud) / seconds if seconds else 1.0,
+        quiet=_quiet(inside, since),
         quiet_fast_share=_fast(calm_latencies, fast_under) / len(calm) if calm else 0.0,
         quiet_p50=percentile(calm_latencies, 0.5),
     )
@@ -138,6 +137,18 @@ def _fast(latencies: Sequence[float], under: float) -> int:
 def _loud_seconds(requests: Sequence[Request], since: float) -> set[int]:
     """Seconds of the window in which the users' program was late with a request."""
     return {int(r.due - since) for r in requests if r.start is not None and r.start - r.due > LATE}
+
+
+def _quiet(requests: Sequence[Request], since: float) -> float:
+    seconds = len({int(r.due - since) for r in requests})
+    return 1 - len(_loud_seconds(requests, since)) / seconds if seconds else 1.0
+
+
+def held_up(seen: "Window | Stall") -> str:
+    """Why a stretch says nothing sure about the shop: the users' own program was late; empty when it was not."""
+    if seen.quiet >= QUIET_SHARE - EPSILON:
+        return ""
+    return f"the users' own program was on time in {seen.quiet:.0%} of the seconds only"
 
 
 @dataclass(frozen=True)
@@ -238,7 +249,8 @@ class Stall:
     """How users fared while something happened.
 
     `gap`: the longest stretch in seconds in which no served request was due. `bad_seconds`: in how
-    many seconds at least one request that was due was not served.
+    many seconds at least one request that was due was not served. `served_share`: of those about which
+    all is known. `quiet`: share of the seconds in which the users' own program was on time.
     """
 
     due: int
@@ -246,6 +258,8 @@ class Stall:
     gap: float
     bad_seconds: int
     open: int
+    served_share: float = 1.0
+    quiet: float = 1.0
 
 
 def stall(requests: Sequence[Request], since: float, until: float, *, patience: float, now: float) -> Stall:
@@ -263,4 +277,6 @@ def stall(requests: Sequence[Request], since: float, until: float, *, patience: 
         gap=max(later - earlier for earlier, later in itertools.pairwise(marks)),
         bad_seconds=len({int(r.due - since) for r in bad}),
         open=len(waiting),
+        served_share=1 - len(bad) / len(known) if known else 1.0,
+        quiet=_quiet(inside, since),
     )

@@ -14,6 +14,7 @@ from aftershock.base.errors import AftershockError, DeadlinePassed, ProblemError
 from aftershock.base.wait import NotYet, until
 from aftershock.fault.base import NotLanded, Primitive, compile_steps, perform
 from aftershock.oracle.base import Bench, Check, Finding, check
+from aftershock.oracle.checks.served import SURE
 from aftershock.oracle.tree import (
     Leaf,
     Node,
@@ -23,7 +24,7 @@ from aftershock.oracle.tree import (
     leaves,
     take_baselines,
 )
-from aftershock.oracle.windows import Stall, stall
+from aftershock.oracle.windows import Stall, held_up, stall
 from aftershock.problem.model import CheckSpec, GroupSpec
 from aftershock.problem.schema import read_nodes, read_steps
 
@@ -85,10 +86,10 @@ class Challenge(Check):
         measured = asdict(seen)
         if why := self._refuse(seen):
             # Users were hurt, whether or not all steps came to their end.
-            pressed = bench.unfair(begin, bench.scene.users.now()) if seen.gap <= 2 * self.users.stall else ""
+            pressed = "" if self._surely(seen) else self._pressed(bench, begin, seen)
             return Finding("unknown" if pressed else "fail", why, measured, unfair=pressed)
         if isinstance(trouble, NotLanded):
-            pressed = bench.unfair(begin, bench.scene.users.now())
+            pressed = self._pressed(bench, begin, seen)
             said = f"what was asked of it did not come about: {trouble.what}"
             return Finding("unknown" if pressed else "fail", said, measured, unfair=pressed)
         if isinstance(trouble, AftershockError) and not isinstance(trouble, ProblemError):
@@ -112,10 +113,13 @@ class Challenge(Check):
         measured["then"] = [asdict(result) for result in results]
         bad = [result for result in results if result.result in ("fail", "unknown")]
         said = "; ".join(f"{result.id}: {result.said}" for result in bad or results)
-        return Finding(outcome.result, said, measured)
+        return Finding(outcome.result, said, measured, unfair=next((r.unfair for r in bad if r.unfair), ""))
 
     async def _watch(self, bench: Bench, begin: float, steps: asyncio.Task[None]) -> tuple[Stall, bool]:
-        """Watch users until all is known of the time for it, or a limit is passed; False: neither came about."""
+        """Watch users until all is known of the time for it, or a limit is passed; False: neither came about.
+
+        Under pressure a limit that is passed does not end it: there may yet be a gap that leaves no doubt.
+        """
         users = bench.scene.users
         seen = Stall(0, 0, 0.0, 0, 0)
         done = 0.0  # when the last step had landed
@@ -127,7 +131,7 @@ class Challenge(Check):
             done = done or (now if steps.done() else 0.0)
             end = (done or now) + self.users.watch
             seen = stall(users.requests(begin, min(now, end)), begin, end, patience=self.users.patience, now=now)
-            if self._refuse(seen):
+            if self._refuse(seen) and (self._surely(seen) or not self._pressed(bench, begin, seen)):
                 return
             if steps.done() and steps.exception() is not None:
                 return
@@ -147,6 +151,14 @@ class Challenge(Check):
         if seen.bad_seconds > self.users.bad_seconds:
             return f"{self._words(seen)}; no more than {self.users.bad_seconds} such seconds are allowed"
         return ""
+
+    def _surely(self, seen: Stall) -> bool:
+        """Whether users were hurt more than a busy machine could hurt them."""
+        return seen.gap > 2 * self.users.stall or seen.served_share < SURE
+
+    @staticmethod
+    def _pressed(bench: Bench, begin: float, seen: Stall) -> str:
+        return bench.unfair(begin, bench.scene.users.now()) or held_up(seen)
 
     def _words(self, seen: Stall) -> str:
         return (
