@@ -4,7 +4,6 @@ With `--json` the last line of standard output is one JSON object and nothing el
 print what happened, where and what to do next; with `--json` they are such an object too.
 """
 
-import asyncio
 import json
 import signal
 import sys
@@ -80,6 +79,7 @@ class Output:
 
 def run_async(out: Output, work: Coroutine[Any, Any, T]) -> T:
     """Run a command's work; SIGINT and SIGTERM cancel it, so that what it began is cleaned up."""
+    import asyncio  # here, since it is a third of what `--help` would import
 
     async def main() -> T:
         task = asyncio.current_task()
