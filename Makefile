@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
 PY := $(VENV)/bin/python
-APT := mmdebstrap iproute2 iptables util-linux mount e2fsprogs tar kmod
+APT := mmdebstrap iproute2 iptables util-linux mount e2fsprogs tar kmod curl
 
 .PHONY: help setup demo test go-test check lint unit bench test-vm lock clean
 

@@ -28,6 +28,7 @@ PROGRAMS = {
     "mount": "mount",
     "mkfs.ext4": "e2fsprogs",
     "tar": "tar",
+    "curl": "curl",
     "mmdebstrap": "mmdebstrap",
 }
 
