@@ -6,7 +6,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 APT := mmdebstrap iproute2 iptables util-linux mount e2fsprogs tar kmod curl
 
-.PHONY: help setup demo test go-test check lint unit bench test-vm lock clean
+.PHONY: help setup demo test prepare go-test check lint unit bench test-vm lock clean
 
 help: ## Show this.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,8 +20,11 @@ $(VENV)/.ready: requirements.txt pyproject.toml scripts/setup.sh
 demo: setup ## A public outage, replayed live: once with nobody answering, once with a right fix.
 	$(VENV)/bin/aftershock demo
 
-test: setup go-test ## All tests, those on the real cluster included.
+test: prepare go-test ## All tests, those on the real cluster included.
 	$(PY) -m pytest
+
+prepare: setup # What the tests would otherwise build in silence.
+	$(PY) scripts/prepare.py
 
 go-test: setup # The flags are those of the build, so that nothing is compiled twice.
 	cd box && PATH="$$PATH:/usr/local/go/bin" CGO_ENABLED=0 go test -trimpath -tags providerless \
