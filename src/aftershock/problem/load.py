@@ -81,6 +81,8 @@ def read(folder: Path) -> Problem:
         oracle=oracle,
         fixes=read_fixes(folder, [check.id for check in walk(oracle)]),
         digest=digest(folder),
+        size=file.size,
+        components=tuple(file.components),
     )
 
 

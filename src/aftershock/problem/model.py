@@ -133,7 +133,10 @@ class Fix:
 
 @dataclass(frozen=True)
 class Problem:
-    """One incident, ready to be compiled against the layers that run it."""
+    """One incident, ready to be compiled against the layers that run it.
+
+    It runs on a stack of some `size` (the stack's first when empty), with further `components`.
+    """
 
     id: str
     folder: Path
@@ -151,6 +154,8 @@ class Problem:
     oracle: GroupSpec
     fixes: tuple[Fix, ...]
     digest: str
+    size: str = ""
+    components: tuple[str, ...] = ()
 
     def page_text(self) -> str:
         return (self.folder / self.page.file).read_text()

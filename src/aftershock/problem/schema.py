@@ -65,6 +65,8 @@ class ProblemFile(Strict):
     title: str = Field(min_length=1)
     summary: str = Field(min_length=1)
     stack: str = Field(pattern=NAME)
+    size: str = ""
+    components: list[str] = Field(default_factory=list)
     postmortem: PostmortemFile
     users: UsersFile = UsersFile(rate=None)
     databases: dict[str, DatabaseFile] = Field(default_factory=dict)

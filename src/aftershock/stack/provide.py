@@ -4,9 +4,10 @@ The saved state is keyed by everything that went into it: the stack's files, the
 the nodes' root file system. When any of these changes the state is made anew, and the old one goes.
 """
 
+import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from aftershock.base.errors import BuildError, UsageError
 from aftershock.base.paths import state_dir
@@ -17,7 +18,7 @@ from aftershock.cluster.box.snapshot import Snapshot
 from aftershock.cluster.existing import Existing
 from aftershock.cluster.parts import Progress, digest, lock, quiet
 from aftershock.cluster.programs import node_root, programs
-from aftershock.stack.deploy import deploy, front_answers
+from aftershock.stack.deploy import deploy, front_answers, require_memory
 from aftershock.stack.load import Stack
 
 __all__ = ["on_existing", "on_fresh_cluster", "saved"]
@@ -25,7 +26,12 @@ __all__ = ["on_existing", "on_fresh_cluster", "saved"]
 
 def key_of(stack: Stack) -> str:
     """Hash of everything that goes into a stack's saved state."""
-    return digest(stack.digest, programs().key, node_root().key)
+    return digest(stack.state or stack.digest, programs().key, node_root().key)
+
+
+def box_memory(stack: Stack) -> int:
+    """The limit of a box with this stack: twice what it is known to need, 4 GiB at least."""
+    return max(4 << 30, 2 * stack.memory)
 
 
 async def saved(stack: Stack, progress: Progress = quiet) -> Snapshot:
@@ -45,24 +51,27 @@ async def saved(stack: Stack, progress: Progress = quiet) -> Snapshot:
 
     if found := present():
         return found
-    async with lock(state_dir() / f"stack-{name}.lock", lambda: progress(f"{stack.name}: another process deploys it")):
+    async with lock(state_dir() / f"stack-{name}.lock", lambda: progress(f"{stack.label}: another process deploys it")):
         if found := present():
             return found
-        progress(f"{stack.name}: deploying it once, to be restored from then on (about a minute)")
+        require_memory(stack)
+        progress(f"{stack.label}: deploying it once, to be restored from then on (about a minute)")
         box = await boxes.up(
             f"deploy-{secrets.token_hex(3)}",
             nodes=stack.nodes,
             images=stack.images(),
+            pulls=stack.pulls,
+            memory=box_memory(stack),
             ephemeral=True,
-            stack=stack.name,
+            stack=stack.label,
             progress=progress,
         )
         async with boxes.closing(box):
             await deploy(box, stack, tell=progress)
             made = await snapshots.save(box, name, key=key, again=False, progress=progress)
         for old in snapshots.listed():
-            if old.stack == stack.name and old.key and old.key != key:
-                progress(f"{stack.name}: removing the outdated state {old.name}")
+            if old.stack == stack.label and old.key and old.key != key:
+                progress(f"{stack.label}: removing the outdated state {old.name}")
                 snapshots.remove(old.name)
         return made
 
@@ -83,9 +92,10 @@ async def on_fresh_cluster(stack: Stack, *, name: str = "", progress: Progress =
 async def on_existing(
     cluster: Existing, stack: Stack, *, front: str = "", progress: Progress = quiet
 ) -> AsyncIterator[Existing]:
-    """The stack, deployed afresh on a cluster that is not ours; its namespace goes with the block."""
-    progress(f"{stack.name}: resetting the namespace {stack.namespace} of {cluster.name}")
-    await cluster.reset(stack.namespace)
+    """The stack, deployed afresh on a cluster that is not ours; its namespaces go with the block."""
+    spaces = stack.namespaces or (stack.namespace,)
+    progress(f"{stack.label}: resetting {', '.join(spaces)} of {cluster.name}")
+    await _reset(cluster, spaces)
 
     async def find_front() -> str:
         return front or await cluster.front(stack.front.service, stack.namespace)
@@ -95,4 +105,8 @@ async def on_existing(
         cluster.front_url = await find_front()
         yield cluster
     finally:
-        await cluster.reset(stack.namespace)
+        await _reset(cluster, spaces)
+
+
+async def _reset(cluster: Existing, namespaces: Sequence[str]) -> None:
+    await asyncio.gather(*(cluster.reset(namespace) for namespace in namespaces))
