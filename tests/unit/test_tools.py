@@ -30,7 +30,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.parent.mkdir()
     program.write_text(
         f"#!{sys.executable}\nimport pathlib, sys\nargs = sys.argv[1:]\n"
-        "if args[0] == 'build':\n    out = pathlib.Path(args[args.index('-o') + 1])\n    out.write_text(' '.join(args))\n    out.chmod(0o755)\n"
+        "if args[0] == 'build':\n    out = pathlib.Path(args[args.index('-o') + 1])\n"
+        "    out.write_text(' '.join(args))\n    out.chmod(0o755)\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")

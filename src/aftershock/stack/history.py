@@ -227,9 +227,20 @@ async def _read_logs(stores: Stores, end: float, seconds: float) -> Iterable[byt
         for line in data.splitlines():
             row = json.loads(line)
             row = {key: value for key, value in row.items() if key not in NOT_KEPT}
+            row["_time"] = full(row["_time"])
             yield lift(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode(), end, seconds)
 
     return lines()
+
+
+def full(stamp: str) -> str:
+    """A moment of the log store, which leaves out zeros at the end, with all nine digits; order is kept by them.
+
+    >>> full("2024-05-01T10:00:00.25Z"), full("2024-05-01T10:00:00Z")
+    ('2024-05-01T10:00:00.250000000Z', '2024-05-01T10:00:00.000000000Z')
+    """
+    whole, _, fraction = stamp.rstrip("Z").partition(".")
+    return f"{whole}.{fraction:0<9}Z"
 
 
 async def _write_logs(stores: Stores, data: bytes, end: float) -> None:

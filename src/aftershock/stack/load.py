@@ -224,6 +224,7 @@ def _stack(source: Source, file: StackFile, folder: Path, services: list[Service
         parties=tuple(file.parties),
         links=tuple(Link(**{**e.model_dump(), "namespace": e.namespace or file.namespace}) for e in file.links),
         memory=file.memory.get(size, 0) * MIB,
+        history=file.history,
     )
     return _with_images(stack, pull=file.pull)
 
@@ -251,7 +252,7 @@ def _with_images(stack: Stack, *, pull: bool) -> Stack:
 def _digests(folder: Path, file: StackFile, services: list[Service], setup: list[Setup]) -> tuple[str, str]:
     """Hashes of what reaches the cluster, and of that with all else that matters to a trial."""
     total = hashlib.sha256()
-    said = file.model_dump(include={"name", "nodes", "namespace", "namespaces", "front"})
+    said = file.model_dump(include={"name", "nodes", "namespace", "namespaces", "front", "history"})
     said["services"] = [[s.name, s.needs, s.after, len(s.objects)] for s in services]
     said["setup"] = [[step.after, step.pod, step.argv, step.namespace] for step in setup]
     total.update(json.dumps(said, sort_keys=True).encode())

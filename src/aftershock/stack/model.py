@@ -64,7 +64,8 @@ class Stack:
 
     `digest` covers everything that a trial on it depends on; `state` only what reaches the cluster, so
     that what is saved of a deployed stack outlives a change to its users. `memory`: what a box needs, in
-    bytes, 0 when it does not say. `namespace` is where objects go that name none.
+    bytes, 0 when it does not say. `history`: seconds of users before its state is saved. `namespace` is
+    where objects go that name none.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Stack:
     links: tuple[Link, ...] = ()
     memory: int = 0
     pulls: tuple[str, ...] = ()
+    history: float = 0.0
 
     @property
     def label(self) -> str:

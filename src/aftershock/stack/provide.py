@@ -8,7 +8,10 @@ has used them for a while: another checkout on this machine may be at work with 
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Sequence
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
 
 from aftershock.base.errors import BuildError, UsageError
 from aftershock.base.paths import state_dir
@@ -18,13 +21,18 @@ from aftershock.cluster.box.box import Box
 from aftershock.cluster.box.snapshot import Snapshot
 from aftershock.cluster.existing import Existing
 from aftershock.cluster.parts import Progress, digest, lock, quiet
+from aftershock.stack import history
 from aftershock.stack.deploy import deploy, front_answers, require_memory
 from aftershock.stack.load import Stack
 
-__all__ = ["on_existing", "on_fresh_cluster", "saved"]
+__all__ = ["Warm", "on_existing", "on_fresh_cluster", "saved"]
 
 
 KEPT = 6 * 3600.0  # seconds for which a state that was not used is kept
+
+
+PAST = "history"
+Warm = Callable[[Box, Stack, float], Awaitable[None]]
 
 
 def key_of(stack: Stack) -> str:
@@ -37,8 +45,12 @@ def box_memory(stack: Stack) -> int:
     return max(4 << 30, 2 * stack.memory)
 
 
-async def saved(stack: Stack, progress: Progress = quiet) -> Snapshot:
-    """The stack's saved state; deployed and saved now if it is not there, or is damaged."""
+async def saved(stack: Stack, progress: Progress = quiet, *, warm: Warm | None = None) -> Snapshot:
+    """The stack's saved state; deployed and saved now if it is not there, or is damaged.
+
+    Args:
+        warm: has users come to a stack that is to have a past, for so many seconds.
+    """
     key = key_of(stack)
     name = f"{stack.name}-{key[:10]}"
 
@@ -71,12 +83,24 @@ async def saved(stack: Stack, progress: Progress = quiet) -> Snapshot:
         )
         async with boxes.closing(box):
             await deploy(box, stack, tell=progress)
-            made = await snapshots.save(box, name, key=key, again=False, progress=progress)
+            with tempfile.TemporaryDirectory(prefix="history-") as folder:
+                past = await _past(box, stack, Path(folder) / PAST, warm, progress)
+                made = await snapshots.save(box, name, key=key, again=False, beside=past, progress=progress)
         for old in snapshots.listed():
             if old.stack == stack.label and old.key and old.key != key and old.unused > KEPT:
                 progress(f"{stack.label}: removing the outdated state {old.name}")
                 snapshots.remove(old.name)
         return made
+
+
+async def _past(box: Box, stack: Stack, folder: Path, warm: Warm | None, progress: Progress) -> Path | None:
+    """What the stack's telemetry recorded while users came for a while; None for a stack without a past."""
+    if not stack.history or warm is None:
+        return None
+    progress(f"{stack.label}: users come for {stack.history:g} s, so that it has a past")
+    await warm(box, stack, stack.history)
+    await history.export(box, folder)
+    return folder
 
 
 @contextlib.asynccontextmanager
@@ -87,7 +111,10 @@ async def on_fresh_cluster(stack: Stack, *, name: str = "", progress: Progress =
         state, name or f"trial-{secrets.token_hex(3)}", ephemeral=True, images=stack.images(), progress=progress
     )
     async with boxes.closing(box):
+        began = time.time()
         await front_answers(box, stack)
+        if history.present(state.folder / PAST):
+            await history.restore(box, state.folder / PAST, began)
         yield box
 
 

@@ -70,6 +70,7 @@ class LinkFile(Strict):
 class StackFile(Strict):
     """The keys of stack.yaml: either `order`, a plain list of folders, or `components` and `sizes`.
 
+    `history`: for so many seconds users come before the stack's state is saved, so that telemetry has a past.
     A size is a list of components and of other sizes. `memory` is what a box needs for a size, in MiB.
     """
 
@@ -87,6 +88,7 @@ class StackFile(Strict):
     parties: list[str] = Field(default_factory=list)
     links: list[LinkFile] = Field(default_factory=list)
     pull: bool = False
+    history: float = Field(0, ge=0)
 
     @model_validator(mode="after")
     def _known(self) -> "StackFile":

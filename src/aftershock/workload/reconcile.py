@@ -6,6 +6,7 @@ is not taken for a difference: the ledger first, then the stores, then the parti
 """
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -79,11 +80,14 @@ class Reconciled:
 Judge = Callable[[Books], Sequence[Difference]]
 
 
-async def reconcile(api: Api, books: Path, users: Path, parties: Parties | None = None) -> Reconciled:
+async def reconcile(
+    api: Api, books: Path, users: Path, parties: Parties | None = None, *, before: float = math.inf
+) -> Reconciled:
     """Compare the users' ledger (a folder that their program wrote) with the stores and the parties.
 
     Args:
         books: the stack's `books.py`.
+        before: what was promised or asked for later than this is left out: users may still be coming.
 
     Raises:
         ClusterError: a store cannot be asked.
@@ -99,10 +103,16 @@ async def reconcile(api: Api, books: Path, users: Path, parties: Parties | None 
     theirs = {name: parties.ledger(name) for name in parties.names} if parties else {}
     again = ledger.promises()
     touched = {p.fields.get("order", id) for id, p in again.items() if first.get(id) != p}
-    promises = {id: p for id, p in first.items() if p.fields.get("order", id) not in touched}
-    settled = {id: line for id, line in attempts.items() if id not in touched}
+    promises = {
+        id: p for id, p in first.items() if p.fields.get("order", id) not in touched and p.acknowledged < before
+    }
+    settled = {
+        id: line
+        for id, line in attempts.items()
+        if id not in touched and line["attempted"] < before and (id in promises or id not in first)
+    }
     found = judge(Books(promises, settled, stores, theirs, now))
-    return Reconciled(len(promises), len(attempts), tuple(found))
+    return Reconciled(len(promises), len(settled), tuple(found))
 
 
 async def _stores(

@@ -6,7 +6,7 @@ own=/data/node.conf
 me="$POD_NAME.$DOMAIN"
 if [ ! -s "$own" ]; then
   # A new volume: ask the sentinels who is master; on a new trio it is the first node.
-  master=$(timeout 3 redis-cli -h "redis-sentinel.${DOMAIN#*.}" -p 26379 --no-raw sentinel get-master-addr-by-name carts 2>/dev/null |
+  master=$(timeout 3 redis-cli -h "redis-sentinel.$DOMAIN" -p 26379 --no-raw sentinel get-master-addr-by-name carts 2>/dev/null |
     sed -n 's/^1) "\(.*\)"$/\1/p') || master=
   [ -n "$master" ] || master="redis-node-0.$DOMAIN"
   {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The sentinel beside a server. It keeps what it learned (the master, its fellows, the epoch) in its
-# own file on the volume. Names, not addresses: pods come back with other addresses.
+# own file on the volume. The names are those of a Service for each node.
 set -eu
 own=/data/sentinel.conf
 if [ ! -s "$own" ]; then
@@ -20,7 +20,7 @@ sentinel parallel-syncs carts 1
 CONF
   mv "$own.new" "$own"
 fi
-# A name that cannot be resolved ends a sentinel at its start; its own and the master's come with the pods.
+# A name that cannot be resolved ends a sentinel at its start.
 master=$(sed -n 's/^sentinel monitor carts \([^ ]*\) .*/\1/p' "$own")
 until getent hosts "$master" >/dev/null && getent hosts "$POD_NAME.$DOMAIN" >/dev/null; do
   echo "waiting for the name $master" >&2

@@ -61,7 +61,7 @@ class Queue:
             self._connecting.cancel()
         if self._nats.is_connected:
             with contextlib.suppress(*TROUBLE):
-                await asyncio.wait_for(self._nats.drain(), 2)
+                await self._nats.flush(1)  # the last acknowledgements
         with contextlib.suppress(*TROUBLE):
             await self._nats.close()
 
@@ -189,6 +189,8 @@ class Queue:
         begin = time.perf_counter()
         try:
             with tracing.span(f"handle {subject}", "consumer", **{"messaging.consumer.group.name": durable}):
+                if times > max_deliver:  # nobody lived to say what was wrong with it
+                    raise RuntimeError(f"not handled in {times - 1} deliveries")
                 await handle(json.loads(message.data), message)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"

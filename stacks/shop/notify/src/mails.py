@@ -19,7 +19,7 @@ from marketlib.logs import log
 from marketlib.metrics import Counter, Gauge
 from release import LONGEST_PAUSE, MOST_ATTEMPTS, text_of
 
-BATCH, TOGETHER = 20, 4
+TOGETHER = 4  # mails under way at once
 SENDER = "orders@market.example"
 
 results = Counter("notify_mails", "Mails by what became of an attempt.", ["event", "result"])
@@ -48,27 +48,26 @@ def pause_of(attempts: int) -> float:
 
 
 class Mails:
-    def __init__(self, database: Database, *, host: str, port: int, timeout: float) -> None:
+    def __init__(self, database: Database, *, host: str, port: int, timeout: float, verdict: float) -> None:
         self._database = database
         self._host = host
         self._port = port
         self._timeout = timeout
+        self._verdict = verdict
 
     async def look(self) -> None:
         """Send what is due, until nothing is."""
         rows: list[Any] = []
-        while not rows or len(rows) == BATCH:
+        while not rows or len(rows) == TOGETHER:
             async with self._database.transaction() as connection:
-                rows = list(await outgoing.due_mails(connection, BATCH))
+                rows = list(await outgoing.due_mails(connection, TOGETHER))
                 waiting.set(await connection.fetchval("select count(*) from notify.sent where status = 'queued'"))
             if not rows:
                 return
-            gate = asyncio.Semaphore(TOGETHER)
-            await asyncio.gather(*(self._send(row, gate) for row in rows))
+            await asyncio.gather(*(self._send(row) for row in rows))
 
-    async def _send(self, row: Mapping[str, Any], gate: asyncio.Semaphore) -> None:
-        async with gate:
-            status, error = await self._sent(row)
+    async def _send(self, row: Mapping[str, Any]) -> None:
+        status, error = await self._sent(row)
         pause = pause_of(row["attempts"]) if status == "queued" else 0
         result = "again" if status == "queued" else status
         results.labels(row["event"], result).inc()
@@ -90,6 +89,7 @@ class Mails:
                 row["email"],
                 message_of(row),
                 timeout=self._timeout,
+                verdict=self._verdict,
                 name="notify.market.example",
             )
         except smtp.Refused as error:

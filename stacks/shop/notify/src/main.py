@@ -36,6 +36,7 @@ mails = Mails(
     host=settings.str("SMTP_HOST", "mail-relay.shop"),
     port=settings.int("SMTP_PORT", 25),
     timeout=settings.seconds("SMTP_TIMEOUT", 5.0),
+    verdict=settings.seconds("SMTP_VERDICT_TIMEOUT", 30.0),
 )
 hooks = Hooks(database, timeout=settings.seconds("HOOK_TIMEOUT", 3.0))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import asyncpg
 
-CLAIM_SECONDS = 60  # longer than a batch takes at a relay that hangs
+CLAIM_SECONDS = 45  # longer than one batch takes at a relay that hangs
 
 
 def by_seller(lines: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:

@@ -13,16 +13,20 @@ class Refused(SmtpError):
     """The relay will not take this mail, now or later (5xx)."""
 
 
-async def send(host: str, port: int, sender: str, to: str, message: str, *, timeout: float, name: str) -> None:
+async def send(
+    host: str, port: int, sender: str, to: str, message: str, *, timeout: float, verdict: float, name: str
+) -> None:
     """Hand over one mail; returns once the relay has said that it takes it.
 
     Args:
         message: headers and body, lines ended by a line feed.
-        timeout: seconds for all of it.
+        timeout: seconds for all up to the mail itself.
+        verdict: seconds in which the relay has to say whether it takes the mail. Longer, for who gives up here
+            does not know, and sends it twice (RFC 5321, 4.5.3.2.6).
         name: how this host introduces itself.
     """
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(timeout) as limit:
             reader, writer = await asyncio.open_connection(host, port)
             try:
                 await _expect(reader, "220")
@@ -32,13 +36,14 @@ async def send(host: str, port: int, sender: str, to: str, message: str, *, time
                 await _say(reader, writer, "DATA", "354")
                 lines = message.replace("\r\n", "\n").split("\n")
                 body = "\r\n".join("." + line if line.startswith(".") else line for line in lines)
+                limit.reschedule(asyncio.get_running_loop().time() + verdict)
                 await _say(reader, writer, body.rstrip("\r\n") + "\r\n.", "250")
                 writer.write(b"QUIT\r\n")  # its answer changes nothing any more
                 await writer.drain()
             finally:
                 writer.close()
     except TimeoutError:
-        raise SmtpError(f"no answer within {timeout:g} s") from None
+        raise SmtpError("no answer in time") from None
     except OSError as error:
         raise SmtpError(f"{type(error).__name__}: {error}") from error
 

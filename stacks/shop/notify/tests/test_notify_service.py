@@ -65,7 +65,7 @@ async def talk(release: Any, replies: Sequence[str | None]) -> tuple[list[str], 
     error = None
     try:
         port = server.sockets[0].getsockname()[1]
-        await smtp.send("127.0.0.1", port, "a@x", "b@y", "Subject: s\n\n.dot\nend\n", timeout=5, name="me")
+        await smtp.send("127.0.0.1", port, "a@x", "b@y", "Subject: s\n\n.dot\nend\n", timeout=5, verdict=5, name="me")
     except smtp.SmtpError as raised:
         error = raised
     server.close()

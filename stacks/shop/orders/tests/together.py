@@ -89,9 +89,10 @@ class Outside:
         if path.startswith("/sellers/"):
             self.hooks.append(headers["x-event-id"])
             return 200, {}
-        if path == "/v1/charges" and method == "GET":
-            reference = query.removeprefix("reference=")
-            return 200, {"charges": [c for c in self.charges if c["reference"] == reference]}
+        if method == "GET":
+            name, reference = path.removeprefix("/v1/"), query.removeprefix("reference=")
+            book = self.charges if name == "charges" else self.refunds
+            return 200, {name: [one for one in book if one["reference"] == reference]}
         key, mode = headers["idempotency-key"], self.mode
         if mode == "error":
             return 500, {"error": "out of order"}
@@ -140,7 +141,7 @@ class Shop:
         self.outside, self.relay = Outside(), Relay()
         self.ports: dict[str, int] = {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.http = httpx.AsyncClient(timeout=12, limits=httpx.Limits(max_connections=100))
+        self.http = httpx.AsyncClient(timeout=20, limits=httpx.Limits(max_connections=100))
         self.pg_port, self.nats_port = free_port(), free_port()
         self._servers: list[asyncio.Server] = []
 
@@ -163,6 +164,8 @@ class Shop:
         (self.folder / "admin").write_text("letmein")
         self.db = await asyncpg.connect(f"postgresql://postgres@127.0.0.1:{self.pg_port}/market")
         self.began = f"'{await self.db.fetchval('select now()')}'::timestamptz"  # the past ends here
+        hooks = f"http://127.0.0.1:{self.outside.port}/sellers/"
+        await self.db.execute("update notify.partners set url = $1 || seller || '/orders'", hooks)
         for name, service in (
             ("catalog", "catalog"), ("inventory", "inventory"), ("payments", "payments"), ("payments-2", "payments"),
             ("shipping", "shipping"), ("notify", "notify"), ("orders", "orders"), ("orders-2", "orders"),
@@ -252,7 +255,7 @@ class Shop:
         async def ready() -> bool:
             return (await self.http.get(f"http://127.0.0.1:{self.ports[name]}/readyz")).status_code == 200
 
-        await until(ready, 20, f"{name} is ready; its log is {self.folder / name}.log")
+        await until(ready, 120, f"{name} is ready; its log is {self.folder / name}.log")
 
     async def sql(self, query: str, *arguments: Any) -> Any:
         return await self.db.fetchval(query, *arguments)
