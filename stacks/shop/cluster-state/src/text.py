@@ -15,7 +15,8 @@ class Families:
             return
         shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items() if text)
         number = int(value) if value == int(value) else value
-        self._samples.setdefault((name, kind), []).append(f"{name}{{{shown}}} {number}" if shown else f"{name} {number}")
+        line = f"{name}{{{shown}}} {number}" if shown else f"{name} {number}"
+        self._samples.setdefault((name, kind), []).append(line)
 
     def __iter__(self) -> Iterator[str]:
         for (name, kind), samples in self._samples.items():
