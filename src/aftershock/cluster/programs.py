@@ -39,7 +39,7 @@ FILES = {
 NODE_PACKAGES = (
     "base-files", "base-passwd", "bash", "dash", "coreutils", "grep", "sed", "mawk", "findutils", "tar",
     "gzip", "hostname", "libc-bin", "netbase", "procps", "util-linux", "mount", "login", "passwd",
-    "containerd", "runc", "runit", "iptables", "ipset", "iproute2", "conntrack",
+    "containerd", "runc", "runit", "iptables", "nftables", "ipset", "iproute2", "conntrack",
     "containernetworking-plugins", "e2fsprogs", "ethtool", "kmod", "iputils-ping", "ca-certificates", "less",
     "curl",
 )  # fmt: skip

@@ -219,6 +219,19 @@ CONTAINERD = dedent(f"""\
     """)
 
 
+# Connections to a Service without endpoints are refused at once. kube-proxy's own rule for that comes after
+# those of network policy, and where a pod has any policy's verdict it is never met.
+NFTABLES = dedent(f"""\
+    #!/usr/sbin/nft -f
+    table ip services {{
+      chain forward {{
+        type filter hook forward priority filter - 1; policy accept;
+        ip daddr {SERVICE_RANGE} reject
+      }}
+    }}
+    """)
+
+
 def _cni(n: int) -> str:
     return json.dumps({
         "cniVersion": "1.0.0",
@@ -255,6 +268,7 @@ def node_files(layout: Layout, n: int, *, restored: bool) -> Iterator[tuple[str,
     yield "containerd/config.toml", CONTAINERD, 0o644
     yield "cni/net.d/10-pods.conflist", _cni(n), 0o644
     hosts = "".join(f"{layout.address(m)} {layout.node_name(m)}\n" for m in range(layout.nodes))
+    yield "nftables.conf", NFTABLES, 0o644
     yield "hosts", f"127.0.0.1 localhost\n{hosts}", 0o644
     yield "hostname", node + "\n", 0o644
     yield "resolv.conf", "", 0o644
