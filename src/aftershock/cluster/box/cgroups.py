@@ -10,6 +10,7 @@ from pathlib import Path
 
 from aftershock.base.errors import HostError
 from aftershock.base.wait import NotYet, until
+from aftershock.cluster.box.devices import deny_block_devices
 from aftershock.cluster.box.layout import Layout
 from aftershock.cluster.host import cgroup_version
 
@@ -81,10 +82,11 @@ def make(layout: Layout) -> None:
 def deny_disks(layout: Layout) -> None:
     """Take the machine's disks from the nodes: not even a privileged container may open them.
 
-    Loop devices stay, since the nodes' own disks are such. On a unified hierarchy devices are
-    guarded by programs that the container runtime loads, and this does nothing.
+    Loop devices stay, since the nodes' own disks are such.
     """
-    if "devices" not in controllers():
+    if cgroup_version() == 2:
+        for node in layout.node_names:
+            deny_block_devices(ROOT / layout.cgroup / node)
         return
     for disk in Path("/sys/block").iterdir():
         if disk.name.startswith(("loop", "ram", "zram")):

@@ -52,13 +52,13 @@ def kubeconfig(server: str, authority: str, certificate: str, user: str, cluster
 def _service(name: str, command: list[str], before: str = "") -> Iterator[tuple[str, str, int]]:
     """A runit service with its log under /var/log/<name>/current.
 
-    The API server collects its garbage late: a third of its start is collecting, for 100 MB in the end.
+    The API server collects its garbage late, as a third of its start is collecting; but not beyond a limit.
     """
     lines = [
         "#!/bin/bash",
         "exec 2>&1",
         *([before] if before else []),
-        *(["export GOGC=400"] if name == "kube-apiserver" else []),
+        *(["export GOGC=400 GOMEMLIMIT=320MiB"] if name == "kube-apiserver" else []),
         "exec " + " \\\n  ".join(command),
         "",
     ]
