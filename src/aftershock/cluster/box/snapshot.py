@@ -157,7 +157,7 @@ async def _quiesce(box: Box) -> None:
     layout = box.layout
 
     async def everywhere(script: str) -> list[str]:
-        runs = (node.node_run(layout, n, ["bash", "-c", script], timeout=40) for n in range(layout.nodes))
+        runs = (node.node_run(layout, n, ["bash", "-c", script], timeout=90) for n in range(layout.nodes))
         return [done.out for done in await asyncio.gather(*runs)]
 
     async def ended() -> None:
@@ -168,23 +168,23 @@ async def _quiesce(box: Box) -> None:
             raise NotYet(f"{left} containers still run")
 
     await everywhere(
-        "cd /etc/service && sv stop kube-scheduler cloud-controller-manager >/dev/null 2>&1; "
-        "sv stop kubelet local-path-provisioner >/dev/null"
+        "cd /etc/service && sv -w 60 stop kube-scheduler cloud-controller-manager >/dev/null 2>&1; "
+        "sv -w 60 stop kubelet local-path-provisioner >/dev/null"
     )
     async with box.api() as api:
         await _withdraw(api)
-    await everywhere("cd /etc/service && sv stop kube-controller-manager >/dev/null 2>&1; :")
+    await everywhere("cd /etc/service && sv -w 60 stop kube-controller-manager >/dev/null 2>&1; :")
     # SIGTERM as the kubelet would send it; then SIGINT, at which a database no longer waits for its
     # clients and programs that do not listen to the first end too.
     for name, seconds in (("TERM", 3), ("INT", 8)):
         await everywhere(f'for t in {TASKS}; do [ -e "$t" ] && kill -{name} "$(cat "$t")" 2>/dev/null; done; :')
         with contextlib.suppress(DeadlinePassed):
             await until(ended, what="containers have ended", seconds=seconds, every=0.1)
-    await everywhere("sv stop kube-proxy network-policy-agent containerd >/dev/null")
+    await everywhere("sv -w 60 stop kube-proxy network-policy-agent containerd >/dev/null")
     # The API server takes its endpoint back at the start of its end; what follows is waiting for clients.
     await everywhere(
-        "cd /etc/service && sv -w 5 force-stop kube-apiserver >/dev/null 2>&1; "
-        "sv -w 10 stop etcd >/dev/null 2>&1; sync -f /var/lib/etcd"
+        "cd /etc/service && sv -w 20 force-stop kube-apiserver >/dev/null 2>&1; "
+        "sv -w 60 stop etcd >/dev/null 2>&1; sync -f /var/lib/etcd"
     )
 
 
