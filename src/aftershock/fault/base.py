@@ -19,12 +19,21 @@ from aftershock.fault.registry import Registry
 from aftershock.fault.scene import Scene
 from aftershock.problem.model import StepSpec
 
-__all__ = ["NotLanded", "Primitive", "Ref", "compile_steps", "perform", "primitive", "require_all"]
+__all__ = [
+    "NotLanded",
+    "Primitive",
+    "Ref",
+    "compile_steps",
+    "perform",
+    "primitive",
+    "primitives_registry",
+    "require_all",
+]
 
 Ref = Annotated[str, Field(pattern=r"^[A-Z][A-Za-z]+/[a-z0-9][a-z0-9.-]*$")]
 
-_REGISTRY: Registry["Primitive"] = Registry("step", "aftershock.fault.primitives")
-primitive = _REGISTRY.add
+primitives_registry: Registry["Primitive"] = Registry("step", "aftershock.fault.primitives")
+primitive = primitives_registry.add
 
 
 class NotLanded(AftershockError):
@@ -69,7 +78,7 @@ def compile_steps(specs: Sequence[StepSpec]) -> tuple[Primitive, ...]:
     """
     steps = []
     for spec in specs:
-        cls = _REGISTRY.find(spec.name, spec.source, spec.at)
+        cls = primitives_registry.find(spec.name, spec.source, spec.at)
         step = spec.source.model(cls, dict(spec.params), spec.at)
         step._where = spec.source.where(spec.at)
         steps.append(step)
