@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import pytest_asyncio
@@ -67,6 +67,12 @@ class Cluster:
         self.box = box
         self.namespace = namespace
         self.api = box.api()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.api.close()
 
     async def kubectl(self, *argv: str, stdin: str | None = None, check: bool = True, timeout: float = 60) -> Completed:
         command = [*self.api.kubectl_argv(), "-n", self.namespace, *argv]
@@ -136,16 +142,15 @@ async def box(tools_image: ImageSpec) -> AsyncIterator[Box]:
 @pytest_asyncio.fixture(loop_scope="session")
 async def cluster(box: Box) -> AsyncIterator[Cluster]:
     """A fresh namespace in the shared box."""
-    made = Cluster(box, f"t-{secrets.token_hex(3)}")
-    await made.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.namespace}})
-    await made.api.wait_for(
-        "ServiceAccount", "default", made.namespace, lambda obj: "" if obj else "not made yet", seconds=30
-    )
-    try:
-        yield made
-    finally:
-        await made.api.delete("Namespace", made.namespace)
-        await made.api.close()
+    async with Cluster(box, f"t-{secrets.token_hex(3)}") as made:
+        await made.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.namespace}})
+        await made.api.wait_for(
+            "ServiceAccount", "default", made.namespace, lambda obj: "" if obj else "not made yet", seconds=30
+        )
+        try:
+            yield made
+        finally:
+            await made.api.delete("Namespace", made.namespace)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -154,8 +159,7 @@ async def saved(tools_image: ImageSpec) -> AsyncIterator[dict[str, Any]]:
     name = f"test-{secrets.token_hex(3)}"
     made = await boxes.up(name, nodes=2, images=[tools_image], ephemeral=True)
     about: dict[str, Any] = {"snapshot": f"{name}-state", "images": [tools_image], "addresses": made.layout.subnet}
-    async with boxes.closing(made):
-        cluster = Cluster(made, "default")
+    async with boxes.closing(made), Cluster(made, "default") as cluster:
         await cluster.api.wait_for("ServiceAccount", "default", "default", lambda o: "" if o else "none", seconds=30)
         await cluster.apply(
             *(claim(n, c) for n, c in (("files", "local-path"), ("disk", "local-disk"))),
@@ -169,7 +173,6 @@ async def saved(tools_image: ImageSpec) -> AsyncIterator[dict[str, Any]]:
         fill += "mkdir /files/deep; "
         fill += "echo kept > /files/deep/note; chmod 600 /files/deep/note; sync; sha256sum /files/random /disk/random"
         about["sums"] = (await cluster.sh(pod["metadata"]["name"], fill)).out
-        await cluster.api.close()
         await snapshot.save(made, about["snapshot"], again=False)
     try:
         yield about

@@ -178,13 +178,12 @@ async def test_four_boxes_at_once_are_healthy() -> None:
     try:
         assert len({box.layout.slot for box in made}) == 4
         for box in made:
-            api = box.api()
-            nodes = await api.list("Node")
-            assert [n["metadata"]["name"] for n in nodes] == ["node-0"]
-            address = next(a["address"] for a in nodes[0]["status"]["addresses"] if a["type"] == "InternalIP")
-            assert address == box.layout.address(0)
-            await api.rolled_out("Deployment", "coredns", "kube-system")
-            await api.close()
+            async with box.api() as api:
+                nodes = await api.list("Node")
+                assert [n["metadata"]["name"] for n in nodes] == ["node-0"]
+                address = next(a["address"] for a in nodes[0]["status"]["addresses"] if a["type"] == "InternalIP")
+                assert address == box.layout.address(0)
+                await api.rolled_out("Deployment", "coredns", "kube-system")
     finally:
         for box in made:
             await box.close()

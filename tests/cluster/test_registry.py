@@ -65,15 +65,13 @@ async def test_an_image_is_pulled_once_and_runs(registry: str, box: Box, tools_i
     await store._containerd(data, store.store_dir(), push, timeout=120)
 
     made = await boxes.up(f"test-{secrets.token_hex(3)}", nodes=1, pulls=[wanted], ephemeral=True)
-    async with boxes.closing(made):
-        cluster = Cluster(made, "default")
+    async with boxes.closing(made), Cluster(made, "default") as cluster:
         await cluster.api.wait_for("ServiceAccount", "default", "default", lambda o: "" if o else "none", seconds=30)
         pod = await cluster.pod("pulled", "cat /www/index.html; sleep 600", image=wanted)
         assert pod["status"]["containerStatuses"][0]["image"] == wanted
         assert (await cluster.kubectl("logs", "pulled")).out.strip() == "hello from a pod"
         known = await cluster.box.node_run("node-0", ["ctr", "-n", "k8s.io", "images", "ls", "-q"])
         assert TOOLS not in known.out, "a node shows an image of another box"
-        await cluster.api.close()
     said: list[str] = []
     assert [p.reference for p in await store.pull([wanted], said.append)] == [wanted]
     assert said == [], "it was pulled again"

@@ -29,49 +29,44 @@ async def test_two_boxes_from_one_state_side_by_side(saved: dict[str, Any]) -> N
         assert len({first.layout.slot, second.layout.slot}) == 2
         assert len(subnets) >= 2
         for box in (first, second):
-            cluster = Cluster(box, "default")
-            pod = (await cluster.api.list("Pod", "default", labels="app=store"))[0]
-            name = pod["metadata"]["name"]
-            sums = await cluster.sh(name, "sha256sum /files/random /disk/random")
-            assert sums.out == saved["sums"], "data is not byte for byte what was saved"
-            note = await cluster.sh(name, "cat /files/deep/note; /bin/busybox stat -c %a /files/deep/note")
-            assert note.out.split() == ["kept", "600"]
-            size = await cluster.sh(name, "df -k /disk | tail -n 1")
-            assert int(size.out.split()[1]) < 70_000, "the small file system is not mounted"
-            # Same pod, new container: nothing of the old start is believed.
-            assert pod["metadata"]["uid"] == saved["pod"]["metadata"]["uid"]
-            old, new = (p["status"]["containerStatuses"][0] for p in (saved["pod"], pod))
-            assert new["containerID"] != old["containerID"]
-            assert new["restartCount"] == 0
-            assert pod["status"]["podIP"] in str(await cluster.api.list("EndpointSlice", "default"))
-            endpoint = await cluster.api.get("Endpoints", "kubernetes", "default") or {}
-            assert [a["ip"] for s in endpoint["subsets"] for a in s["addresses"]] == [box.layout.address(0)]
-            assert await cluster.reaches(name, "store.default.svc.cluster.local")
-            await cluster.api.close()
+            async with Cluster(box, "default") as cluster:
+                pod = (await cluster.api.list("Pod", "default", labels="app=store"))[0]
+                name = pod["metadata"]["name"]
+                sums = await cluster.sh(name, "sha256sum /files/random /disk/random")
+                assert sums.out == saved["sums"], "data is not byte for byte what was saved"
+                note = await cluster.sh(name, "cat /files/deep/note; /bin/busybox stat -c %a /files/deep/note")
+                assert note.out.split() == ["kept", "600"]
+                size = await cluster.sh(name, "df -k /disk | tail -n 1")
+                assert int(size.out.split()[1]) < 70_000, "the small file system is not mounted"
+                # Same pod, new container: nothing of the old start is believed.
+                assert pod["metadata"]["uid"] == saved["pod"]["metadata"]["uid"]
+                old, new = (p["status"]["containerStatuses"][0] for p in (saved["pod"], pod))
+                assert new["containerID"] != old["containerID"]
+                assert new["restartCount"] == 0
+                assert pod["status"]["podIP"] in str(await cluster.api.list("EndpointSlice", "default"))
+                endpoint = await cluster.api.get("Endpoints", "kubernetes", "default") or {}
+                assert [a["ip"] for s in endpoint["subsets"] for a in s["addresses"]] == [box.layout.address(0)]
+                assert await cluster.reaches(name, "store.default.svc.cluster.local")
         await write_in(first, "only here")
         assert await read_in(second) == "kept"
 
 
 async def write_in(box: Box, text: str) -> None:
-    cluster = Cluster(box, "default")
-    pod = (await cluster.api.list("Pod", "default", labels="app=store"))[0]["metadata"]["name"]
-    await cluster.sh(pod, f"echo {text} > /files/deep/note; sync")
-    await cluster.api.close()
+    async with Cluster(box, "default") as cluster:
+        pod = (await cluster.api.list("Pod", "default", labels="app=store"))[0]["metadata"]["name"]
+        await cluster.sh(pod, f"echo {text} > /files/deep/note; sync")
 
 
 async def read_in(box: Box) -> str:
-    cluster = Cluster(box, "default")
-    pod = (await cluster.api.list("Pod", "default", labels="app=store"))[0]["metadata"]["name"]
-    out = (await cluster.sh(pod, "cat /files/deep/note")).out.strip()
-    await cluster.api.close()
-    return out
+    async with Cluster(box, "default") as cluster:
+        pod = (await cluster.api.list("Pod", "default", labels="app=store"))[0]["metadata"]["name"]
+        return (await cluster.sh(pod, "cat /files/deep/note")).out.strip()
 
 
 async def test_ready_is_not_believed_from_the_api_alone(saved: dict[str, Any]) -> None:
     """A node whose containers are gone while its kubelet is silent still looks Ready in the API."""
     box = await restored(saved, f"test-{secrets.token_hex(3)}")
-    async with boxes.closing(box):
-        cluster = Cluster(box, "default")
+    async with boxes.closing(box), Cluster(box, "default") as cluster:
         pod = (await cluster.api.list("Pod", "default", labels="app=store"))[0]
         await box.node_run(pod["spec"]["nodeName"], ["sv", "stop", "kubelet"])
         kill = "for t in /run/containerd/io.containerd.runtime.v2.task/k8s.io/*/init.pid; do kill -9 $(cat $t); done"
@@ -80,7 +75,6 @@ async def test_ready_is_not_believed_from_the_api_alone(saved: dict[str, Any]) -
         assert any(c["type"] == "Ready" and c["status"] == "True" for c in shown["status"]["conditions"])
         with pytest.raises(DeadlinePassed, match="has not started since"):
             await ready.fresh_pods(box.layout, cluster.api, seconds=3)
-        await cluster.api.close()
 
 
 async def test_a_stopped_box_goes_on_where_it_was(saved: dict[str, Any]) -> None:

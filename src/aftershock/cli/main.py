@@ -7,6 +7,7 @@ from aftershock.cli import audit, box, demo, problems, snapshot, trial
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,  # plain help: half the time of a coloured one
     pretty_exceptions_enable=False,
     help="A postmortem becomes a live incident on a real cluster, an oracle and a measured challenge.",
 )

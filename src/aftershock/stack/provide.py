@@ -1,7 +1,8 @@
 """A stack on a fresh cluster, in seconds: deployed once, saved, and restored for each attempt.
 
 The saved state is keyed by everything that went into it: the stack's files, the cluster's programs,
-the nodes' root file system. When any of these changes the state is made anew, and the old one goes.
+the nodes' root file system. When any of these changes the state is made anew. Old ones go when nobody
+has used them for a while: another checkout on this machine may be at work with them.
 """
 
 import contextlib
@@ -16,16 +17,18 @@ from aftershock.cluster.box.box import Box
 from aftershock.cluster.box.snapshot import Snapshot
 from aftershock.cluster.existing import Existing
 from aftershock.cluster.parts import Progress, digest, lock, quiet
-from aftershock.cluster.programs import node_root, programs
 from aftershock.stack.deploy import deploy, front_answers
 from aftershock.stack.load import Stack
 
 __all__ = ["on_existing", "on_fresh_cluster", "saved"]
 
 
+KEPT = 6 * 3600.0  # seconds for which a state that was not used is kept
+
+
 def key_of(stack: Stack) -> str:
     """Hash of everything that goes into a stack's saved state."""
-    return digest(stack.digest, programs().key, node_root().key)
+    return digest(stack.digest, snapshots.made_of())
 
 
 async def saved(stack: Stack, progress: Progress = quiet) -> Snapshot:
@@ -61,7 +64,7 @@ async def saved(stack: Stack, progress: Progress = quiet) -> Snapshot:
             await deploy(box, stack, tell=progress)
             made = await snapshots.save(box, name, key=key, again=False, progress=progress)
         for old in snapshots.listed():
-            if old.stack == stack.name and old.key and old.key != key:
+            if old.stack == stack.name and old.key and old.key != key and old.unused > KEPT:
                 progress(f"{stack.name}: removing the outdated state {old.name}")
                 snapshots.remove(old.name)
         return made

@@ -22,6 +22,8 @@ PKI = f"{ETC}/pki"
 API_SERVICE = "10.96.0.1"
 CLUSTER_DNS = "10.96.0.10"
 PAUSE = "registry.internal/pause:3.10"
+# By default a client waits between its requests (20 a second), and the controllers make hundreds to start: 4 s.
+EAGER = ("--kube-api-qps=500", "--kube-api-burst=1000")
 # file -> (user, group): the clients of the API server on the control-plane node and everywhere.
 CLIENTS = {
     "controller-manager": ("system:kube-controller-manager", ""),
@@ -115,10 +117,11 @@ def _control_plane(layout: Layout) -> Iterator[tuple[str, str, int]]:
         f"--cluster-signing-cert-file {PKI}/ca.crt", f"--cluster-signing-key-file {PKI}/ca.key",
         f"--root-ca-file {PKI}/ca.crt", f"--service-account-private-key-file {PKI}/sa.key",
         "--use-service-account-credentials", "--allocate-node-cidrs=false", "--leader-elect=false",
-        "--node-monitor-period=2s", "--node-monitor-grace-period=20s", "--profiling=false",
+        "--node-monitor-period=2s", "--node-monitor-grace-period=20s", "--profiling=false", *EAGER,
     ], wait)  # fmt: skip
     yield from _service("kube-scheduler", [
         f"{BIN}/kube-scheduler", f"--kubeconfig {ETC}/scheduler.conf", "--leader-elect=false", "--profiling=false",
+        *EAGER,
     ], wait)  # fmt: skip
     yield from _service("cloud-controller-manager", [
         f"{BIN}/cloud-controller-manager", f"--kubeconfig {ETC}/cloud-controller-manager.conf",

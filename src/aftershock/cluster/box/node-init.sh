@@ -80,4 +80,5 @@ umount -l /old
 rmdir /old 2>/dev/null || :
 mount --make-rshared /
 cd /
+touch -d '1 minute ago' /etc/service # the supervisor waits a second beside a folder that has just changed
 exec env -i PATH="$PATH" HOME=/root runsvdir -P /etc/service

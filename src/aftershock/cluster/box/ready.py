@@ -8,6 +8,7 @@ is among those that run on its node now, read from the node itself; no clock is 
 
 import asyncio
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from aftershock.base.errors import ClusterError
@@ -104,15 +105,27 @@ def _condition(obj: Object, kind: str) -> str:
 
 
 def live_containers(layout: Layout) -> set[str]:
-    """Ids of all containers that run on the nodes now."""
+    """Ids of all containers whose first process runs on the nodes now.
+
+    The runtime's folder of a container outlives its process for a while, so the process itself is asked.
+    """
     found: set[str] = set()
     for n in range(layout.nodes):
-        tasks = node.node_root_path(layout, n) / "run/containerd/io.containerd.runtime.v2.task/k8s.io"
+        root = node.node_root_path(layout, n)
         try:
-            found |= {p.name for p in tasks.iterdir()}
+            tasks = list((root / "run/containerd/io.containerd.runtime.v2.task/k8s.io").iterdir())
         except OSError:
             continue
+        found |= {task.name for task in tasks if _runs(root, task)}
     return found
+
+
+def _runs(root: Path, task: Path) -> bool:
+    try:
+        stat = (root / "proc" / (task / "init.pid").read_text().strip() / "stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def stale(pod: Object, live: set[str]) -> str:

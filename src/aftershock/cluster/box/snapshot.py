@@ -10,9 +10,11 @@ each of its copies. Every file has its hash, and one that does not fit is refuse
 import asyncio
 import contextlib
 import json
+import os
 import shutil
 import time
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +23,18 @@ from aftershock.base.paths import cache_dir, state_dir
 from aftershock.base.record import write_json
 from aftershock.base.wait import NotYet, until
 from aftershock.cluster import parts
+from aftershock.cluster.api import Api, Object, pod_ready
 from aftershock.cluster.box import box as boxes
 from aftershock.cluster.box import lifecycle, node
 from aftershock.cluster.box.box import Box
 from aftershock.cluster.box.layout import Layout, Owner, check_name
 from aftershock.cluster.host import require_room
 from aftershock.cluster.parts import Progress, quiet
+from aftershock.cluster.programs import node_root, programs
 
 __all__ = ["Snapshot", "find", "listed", "remove", "restore", "save"]
 
+FORMAT = "2"  # counts changes in what is saved and in which condition
 KEPT = ("var/lib/etcd", "var/local-path-provisioner")
 STATE_KEYS = ("ca.crt", "ca.key", "sa.key", "sa.pub")
 
@@ -51,6 +56,17 @@ class Snapshot:
     @property
     def folder(self) -> Path:
         return snapshots_dir() / self.name
+
+    @property
+    def unused(self) -> float:
+        """Seconds since it was made or restored."""
+        return time.time() - self.folder.stat().st_mtime
+
+
+def made_of() -> str:
+    """Hash of all that a box' own state depends on: programs, system, what every cluster has, how it is saved."""
+    manifests = Path(str(files("aftershock.cluster.box") / "manifests"))
+    return parts.digest(programs().key, node_root().key, manifests, FORMAT)
 
 
 def snapshots_dir() -> Path:
@@ -101,11 +117,44 @@ def remove(name: str) -> None:
     shutil.rmtree(snapshots_dir() / name)
 
 
+MANAGED = "endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io"
 TASKS = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/*/init.pid"
 
 
-async def _quiesce(layout: Layout) -> None:
+async def _withdraw(api: Api) -> None:
+    """Report every pod as not ready, as machines that are shut down in order do, and wait for the Services.
+
+    Otherwise restored Services lead to addresses of another day until their pods run: a name server's
+    answer that never comes costs whoever asks five seconds.
+    """
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    conditions = [{"type": t, "status": "False", "lastTransitionTime": now} for t in ("Ready", "ContainersReady")]
+    await asyncio.gather(*(
+        api.patch(
+            "Pod", pod["metadata"]["name"], pod["metadata"]["namespace"], {"status": {"conditions": conditions}},
+            subresource="status",
+        )
+        for pod in await api.list("Pod") if pod_ready(pod)
+    ))  # fmt: skip
+
+    async def withdrawn() -> None:
+        always = {_key(s) for s in await api.list("Service") if s["spec"].get("publishNotReadyAddresses")}
+        for group in await api.list("EndpointSlice", labels=MANAGED):
+            service = (group["metadata"]["namespace"], group["metadata"]["labels"]["kubernetes.io/service-name"])
+            ready = [e for e in group.get("endpoints") or [] if (e.get("conditions") or {}).get("ready", True)]
+            if ready and service not in always:
+                raise NotYet(f"Service {'/'.join(service)} still leads to {ready[0]['addresses']}")
+
+    await until(withdrawn, what="Services lead nowhere", seconds=20, every=0.1)
+
+
+def _key(obj: Object) -> tuple[str, str]:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]
+
+
+async def _quiesce(box: Box) -> None:
     """End a running box' programs in order, until nothing writes any more."""
+    layout = box.layout
 
     async def everywhere(script: str) -> list[str]:
         runs = (node.node_run(layout, n, ["bash", "-c", script], timeout=40) for n in range(layout.nodes))
@@ -119,9 +168,12 @@ async def _quiesce(layout: Layout) -> None:
             raise NotYet(f"{left} containers still run")
 
     await everywhere(
-        "cd /etc/service && sv stop kube-controller-manager kube-scheduler cloud-controller-manager >/dev/null 2>&1; "
+        "cd /etc/service && sv stop kube-scheduler cloud-controller-manager >/dev/null 2>&1; "
         "sv stop kubelet local-path-provisioner >/dev/null"
     )
+    async with box.api() as api:
+        await _withdraw(api)
+    await everywhere("cd /etc/service && sv stop kube-controller-manager >/dev/null 2>&1; :")
     # SIGTERM as the kubelet would send it; then SIGINT, at which a database no longer waits for its
     # clients and programs that do not listen to the first end too.
     for name, seconds in (("TERM", 3), ("INT", 8)):
@@ -157,7 +209,7 @@ async def save(box: Box, name: str, *, key: str = "", again: bool = True, progre
     layout = layout.save(phase="ending", owner=Owner.me())
     try:
         progress(f"{name}: ending the programs of {layout.name} in order")
-        await _quiesce(layout)
+        await _quiesce(box)
         progress(f"{name}: saving")
         await asyncio.gather(*(_archive(layout, n, beside / f"{layout.node_name(n)}.tar") for n in range(layout.nodes)))
         (beside / "pki").mkdir()
@@ -228,6 +280,7 @@ async def restore(
     )
     async with lifecycle.undone_on_error(layout):
         progress(f"{name}: restoring {snapshot.name}")
+        os.utime(snapshot.folder)
         shutil.copytree(snapshot.folder / "pki", layout.folder / "pki")
         archives = [snapshot.folder / f"{node_name}.tar" for node_name in layout.node_names]
         layout, ready_at = await boxes.start(layout, made, restored=True, restore=archives)
