@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aftershock.audit.adversaries import adversaries, why_not
-from aftershock.audit.keys import key_of, problem_hash
+from aftershock.audit.keys import bare, closure, code_hash, keys_of, problem_hash
 from aftershock.audit.leaks import Leak
 from aftershock.audit.matrix import Cell, chosen, matrix
 from aftershock.audit.settle import read_off, settle, static, unsettled
@@ -202,7 +202,7 @@ def copy_of(tmp_path: Path) -> Path:
 
 def keys(folder: Path) -> dict[str, str]:
     problem, stack = read(folder), load_stack("orders")
-    return {cell.name: key_of(cell, problem, stack) for cell in matrix(problem, stack)}
+    return keys_of(matrix(problem, stack), problem, stack)
 
 
 def changed(folder: Path, before: dict[str, str]) -> set[str]:
@@ -247,3 +247,28 @@ def test_what_is_brought_about_is_part_of_what_was_judged(tmp_path):
         assert problem_hash(read(folder)) != before
         path.write_text(text)
     assert problem_hash(read(folder)) == before
+
+
+def test_of_the_code_only_what_the_problem_uses_counts(tmp_path):
+    used = closure(["aftershock.trial.conduct", "aftershock.oracle.checks.state"])
+    assert used >= {
+        "aftershock.trial.conduct",
+        "aftershock.oracle.tree",
+        "aftershock.oracle.verdict",
+        "aftershock.fault.psql",
+    }
+    assert "aftershock.oracle.checks.ledger" not in used, "nobody asks for it"
+    assert not [
+        name for name in used if name.startswith(("aftershock.cli", "aftershock.cluster", "aftershock.trial.chart"))
+    ]
+    folder = copy_of(tmp_path)
+    before = code_hash(read(folder))
+    text = (folder / "problem.yaml").read_text()
+    begin, end = text.index("  - id: orders-kept"), text.index("  - id: history-kept")
+    (folder / "problem.yaml").write_text(text[:begin] + text[end:])
+    (folder / "fixes" / "fresh-table.sh").unlink()
+    assert code_hash(read(folder)) != before, "without its ledger check it hangs on less code"
+
+
+def test_comments_and_blank_lines_are_no_code():
+    assert bare("x = 1  # one\n\n    # two\ny = 2   \n") == "x = 1  # one\ny = 2"

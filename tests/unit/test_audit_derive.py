@@ -99,3 +99,12 @@ def test_void_cells_are_no_evidence():
         "adversary:x", "adversary", "failed", "void", "", True, 0.0, void="no alerts", results={"kept": F}
     )
     assert check_rows(ORACLE, [*GOOD, void])[2].kills == ("fix:u",)
+
+
+def test_a_check_that_alone_tells_harm_from_failure_is_not_idle():
+    harmful = cell("fix:u", "unsafe", "unsafe", (F, P, F))
+    row = check_rows(ORACLE, [harmful])[2]
+    assert row.alone == ("fix:u",)
+    assert not row.idle
+    twice = GroupSpec("all", (A, check("fixed", unsafe=True), C))
+    assert check_rows(twice, [cell("fix:u", "unsafe", "unsafe", (F, F, F))])[2].idle, "the other one tells it too"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from aftershock.audit.witness import differences, entered, missing, state_of
+from aftershock.audit.witness import differences, entered, state_of
 
 
 def obj(kind: str, name: str, uid: str = "1", **said: Any) -> dict[str, Any]:
@@ -53,9 +53,3 @@ def test_the_pods_that_were_entered():
         "exec 9>file",
     ]
     assert entered(commands) == ["exec/postgres-0", "exec/cache-0"]
-
-
-def test_what_was_said_and_not_done():
-    said = ("Deployment/web", "exec/postgres-0", "ConfigMap/c")
-    commands = ["kubectl -n shop exec postgres-0 -- true"]
-    assert missing(said, {"Deployment/web": "changed: spec"}, commands) == ["ConfigMap/c"]

@@ -10,6 +10,7 @@ A script ends with status 77 when there was nothing that it could change: its ce
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def _databases(problem: Problem) -> Iterator[Any]:
     return iter(problem.databases.values())
 
 
-def adversaries() -> dict[str, Adversary]:
+@cache
+def adversaries() -> Mapping[str, Adversary]:
     """All of them by name."""
     found = {}
     for path in sorted(SCRIPTS.glob("*.sh")):
@@ -62,17 +64,34 @@ def why_not(adversary: Adversary, problem: Problem, stack: Stack) -> str:
     return test(problem, stack) if test else ""
 
 
-def _objects(stack: Stack) -> Iterator[Mapping[str, Any]]:
-    return (obj for service in stack.services for obj in service.objects)
+@dataclass(frozen=True)
+class _Traits:
+    """What a stack has that can be attacked."""
+
+    alerts: bool
+    probes: bool
+
+
+# By the stack's hash: a suite has many problems and few stacks.
+_KNOWN: dict[str, _Traits] = {}
+
+
+def _traits(stack: Stack) -> _Traits:
+    if stack.digest not in _KNOWN:
+        objects = [obj for service in stack.services for obj in service.objects]
+        alerts = any(_has_alerts(obj) for obj in objects)
+        probes = any("Probe" in yaml.safe_dump(obj) for obj in objects if obj["kind"] != "ConfigMap")
+        _KNOWN[stack.digest] = _Traits(alerts, probes)
+    return _KNOWN[stack.digest]
+
+
+def _has_alerts(obj: Mapping[str, Any]) -> bool:
+    rules = obj["kind"] == "ConfigMap" and "alert:" in yaml.safe_dump(obj.get("data") or {})
+    return obj["kind"] == "PrometheusRule" or "alertmanager" in str(obj["metadata"]["name"]).lower() or rules
 
 
 def _alerts(problem: Problem, stack: Stack) -> str:
-    for obj in _objects(stack):
-        name = f"{obj['metadata']['name']}".lower()
-        rules = obj["kind"] == "ConfigMap" and "alert:" in yaml.safe_dump(obj.get("data") or {})
-        if obj["kind"] == "PrometheusRule" or "alertmanager" in name or rules:
-            return ""
-    return f"the stack {stack.name} has no alerts"
+    return "" if _traits(stack).alerts else f"the stack {stack.name} has no alerts"
 
 
 def _data(problem: Problem, stack: Stack) -> str:
@@ -80,8 +99,7 @@ def _data(problem: Problem, stack: Stack) -> str:
 
 
 def _probes(problem: Problem, stack: Stack) -> str:
-    found = any("Probe" in yaml.safe_dump(obj) for obj in _objects(stack) if obj["kind"] != "ConfigMap")
-    return "" if found else f"no container of the stack {stack.name} has a probe"
+    return "" if _traits(stack).probes else f"no container of the stack {stack.name} has a probe"
 
 
 NEEDS: dict[str, Callable[[Problem, Stack], str]] = {

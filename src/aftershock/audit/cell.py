@@ -5,6 +5,7 @@ read by four interpreters. The record of the trial is the result; stages are tol
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 from contextlib import AbstractAsyncContextManager
@@ -47,8 +48,10 @@ async def run_cell(spec: dict[str, Any]) -> None:
 
 def _tell(event: dict[str, Any]) -> None:
     if event["event"] in ("stage", "check", "verdict"):
-        sys.stdout.write(json.dumps(event, default=str) + "\n")
-        sys.stdout.flush()
+        # Whoever listened may be gone, killed; the box has to be taken down all the same.
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.write(json.dumps(event, default=str) + "\n")
+            sys.stdout.flush()
 
 
 def main() -> int:

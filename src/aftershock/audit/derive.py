@@ -1,6 +1,7 @@
 """What follows from the table of cells by checks, without running more. Pure.
 
-- which check *kills* which wrong answer, and which it kills alone: take it away and that answer passes;
+- which check *kills* which wrong answer, and which it kills alone: take it away and that answer passes, or what
+  was called unsafe is only a failure;
 - *idle* checks, which kill nothing alone: either others say the same, or no wrong answer of the problem needs them;
 - wrong answers that *hang* on one check: one mistake in it and they pass;
 - checks that *reject* a right fix, and those that could not tell;
@@ -67,6 +68,12 @@ def hangs_on(oracle: NodeSpec, results: Mapping[str, str]) -> str:
     return alone[0] if len(alone) == 1 else ""
 
 
+def harm_by(oracle: NodeSpec, results: Mapping[str, str]) -> str:
+    """The one check without which this cell's harm would have been called a failure; empty when several tell."""
+    told = [check.id for check in walk(oracle) if check.unsafe and results.get(check.id) == "fail"]
+    return told[0] if len(told) == 1 else ""
+
+
 def asked(cells: Sequence[CellResult], kinds: Sequence[str]) -> list[CellResult]:
     """The cells of these kinds that were judged and apply, as the matrix expects them: unexpected passes too."""
     return [cell for cell in cells if cell.kind in kinds and cell.results and not cell.void]
@@ -84,7 +91,9 @@ def check_rows(oracle: NodeSpec, cells: Sequence[CellResult]) -> list[CheckRow]:
                 family=check.family,
                 unsafe=check.unsafe,
                 kills=tuple(c.name for c in wrong if c.results.get(check.id) == "fail"),
-                alone=tuple(c.name for c in wrong if hangs_on(oracle, c.results) == check.id),
+                alone=tuple(
+                    c.name for c in wrong if check.id in (hangs_on(oracle, c.results), harm_by(oracle, c.results))
+                ),
                 rejects=tuple(c.name for c in right if c.results.get(check.id) == "fail"),
                 unsure=tuple(c.name for c in right if c.results.get(check.id) == "unknown"),
             )

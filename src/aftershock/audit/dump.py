@@ -2,12 +2,13 @@
 
 The API is asked what there is (discovery), and everything listable is listed: cluster-wide where that is allowed,
 else in each namespace. Then logs of all containers, and what a shell in each pod shows: processes, mounts,
-environment, names of all files, what is in the small ones. What is refused is left out: an agent cannot read it either.
+environment, names of all files, what is in the small ones. What the agent is handed
+counts too. What is refused is left out: an agent cannot read it either.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +38,21 @@ echo "--- network"; cat /proc/net/tcp /proc/net/route /proc/net/unix
 SIDE_BY_SIDE = 6
 
 
-async def dump(api: Api, out: Path) -> Path:
-    """Write it, a JSON object a line: `where`, `text`, and `data` where it is an object of the API."""
+async def dump(api: Api, out: Path, given: Mapping[str, str]) -> Path:
+    """Write it, a JSON object a line: `where`, `text`, and `data` where it is an object of the API.
+
+    Args:
+        given: texts that the agent is handed, by name: they are read too.
+    """
     gate = asyncio.Semaphore(SIDE_BY_SIDE)
     with out.open("w") as file:
 
         def write(where: str, text: str = "", data: Any = None) -> None:
             file.write(json.dumps({"where": where, "text": text, "data": data}) + "\n")
 
+        for name, text in given.items():
+            write(name, text)
+        write("version", data=await _json(api, "/version"))
         pods: list[dict[str, Any]] = []
         async for where, item in _objects(api):
             write(where, data=item)

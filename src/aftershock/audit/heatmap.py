@@ -92,7 +92,7 @@ def _table(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _row(cell: Mapping[str, Any], checks: list[str]) -> str:
-    tone = "ok" if cell["ok"] else "red"
+    tone = "soft" if cell["void"] else "ok" if cell["ok"] else "red"
     verdict = html.escape(cell["verdict"].replace("_", " "))
     row = [f"<td><code>{html.escape(cell['name'])}</code></td>", f'<td class="{tone}">{verdict}</td>']
     row.append(f'<td class="soft">{cell["seconds"]:.0f}</td>')

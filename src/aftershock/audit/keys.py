@@ -2,28 +2,46 @@
 
 A cell depends on the code that judges, on the stack, on what the problem brings about and asks, and on its own
 script. It does not depend on a README, a title or another fix: correcting one fix makes only its own cells stale.
-Code is hashed as its syntax tree without docstrings, so that a comment costs no audit.
+Code is hashed
+without its comments, and of the library of steps and checks only what the problem uses.
 """
 
 import ast
 import hashlib
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import aftershock
 from aftershock.audit.matrix import Cell
-from aftershock.problem.model import GroupSpec, NodeSpec, Problem
+from aftershock.fault.base import primitives_registry
+from aftershock.fault.registry import Registry
+from aftershock.oracle.base import checks_registry
+from aftershock.problem.model import GroupSpec, NodeSpec, Problem, walk
 from aftershock.stack.load import Stack
 
-__all__ = ["code_hash", "key_of", "problem_hash", "syntax"]
+__all__ = ["bare", "closure", "code_hash", "keys_of", "problem_hash"]
 
 PACKAGE = Path(aftershock.__file__).parent
-# What brings an incident about and judges it. Drawing, command line and cluster are not among them.
-JUDGING = ("agent", "fault", "oracle", "workload", "trial/conduct.py", "trial/suffering.py", "trial/plan.py")
-OWN = ("audit/witness.py", "audit/leaks.py", "audit/dump.py", "audit/settle.py")
+# Whose code counts: what brings an incident about, acts in it and judges it. Not drawing, command line, cluster.
+SCOPE = re.compile(
+    r"^aftershock\.(fault|oracle|workload)(\.|$)"
+    r"|^aftershock\.agent\.(base|scripted|credentials)$"
+    r"|^aftershock\.trial\.(conduct|suffering|plan)$"
+    r"|^aftershock\.audit\.(witness|dump|leaks|settle)$"
+)
+# What every trial of an audit runs; the users are a program of their own, and find their journeys by name.
+ENTRIES = (
+    "aftershock.trial.conduct",
+    "aftershock.agent.scripted",
+    "aftershock.audit.witness",
+    "aftershock.audit.leaks",
+    "aftershock.audit.settle",
+)
+USERS = "workload"
 
 
 def _hash(parts: Iterable[str]) -> str:
@@ -33,33 +51,78 @@ def _hash(parts: Iterable[str]) -> str:
     return total.hexdigest()
 
 
-def syntax(text: str) -> str:
-    """The code's syntax tree without docstrings and places.
+def bare(text: str) -> str:
+    """The code without blank lines and lines that are only a comment. It is the same for every Python.
 
-    >>> syntax("x = 1  # one") == syntax("x = 1"), syntax("x = 1") == syntax("x = 2")
-    (True, False)
+    >>> bare("x = 1\\n\\n  # one\\ny = 2  \\n")
+    'x = 1\\ny = 2'
     """
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
-            first = node.body[0]
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                node.body = node.body[1:]
-    return ast.dump(tree)
+    lines = (line.rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
+
+
+def code_hash(problem: Problem) -> str:
+    """Of the code that has a part in this problem's verdicts: of steps and checks only those that it uses.
+
+    A new primitive, or one that only others use, makes no proof stale.
+    """
+    used = {cls.__module__ for registry in (primitives_registry, checks_registry) for cls in _used(registry, problem)}
+    users = (f"aftershock.{USERS}.{path.stem}" for path in (PACKAGE / USERS).glob("*.py"))
+    return _code(frozenset((*ENTRIES, *used, *users)))
+
+
+def _used(registry: Registry[Any], problem: Problem) -> list[type[Any]]:
+    """The classes that a problem names anywhere, also inside its challenges."""
+    named = set(_words([[step.name, step.params] for step in (*problem.fault, *problem.trigger)]))
+    named |= set(_words([[check.kind, check.params] for check in walk(problem.oracle)]))
+    return [cls for name, cls in registry.classes().items() if name in named]
+
+
+def _words(value: Any) -> Iterator[str]:
+    """All strings and keys of plain data."""
+    if isinstance(value, Mapping):
+        yield from (str(key) for key in value)
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for below in value:
+            yield from _words(below)
+    elif isinstance(value, str):
+        yield value
 
 
 @cache
-def code_hash(package: Path = PACKAGE) -> str:
-    """Of all code that has a part in a verdict."""
-    files: list[Path] = []
-    for name in (*JUDGING, *OWN):
-        place = package / name
-        files += sorted(place.rglob("*.py")) if place.is_dir() else [place]
-    return _hash(f"{file.relative_to(package)}\0{syntax(file.read_text())}" for file in files)
+def _code(entries: frozenset[str]) -> str:
+    modules = closure(entries)
+    return _hash(f"{name}\0{bare(_file(name).read_text())}" for name in sorted(modules))
+
+
+def closure(entries: Iterable[str]) -> set[str]:
+    """These modules and all within the scope that they import, directly or not."""
+    found: set[str] = set()
+    ahead = [name for name in entries if SCOPE.match(name)]
+    while ahead:
+        name = ahead.pop()
+        if name not in found:
+            found.add(name)
+            ahead += [other for other in _imports(name) if SCOPE.match(other)]
+    return found
+
+
+@cache
+def _imports(name: str) -> frozenset[str]:
+    """The modules of this package that a module imports, anywhere in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(_file(name).read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(other for other in found if other.startswith("aftershock.") and _file(other).is_file())
+
+
+def _file(name: str) -> Path:
+    place = PACKAGE.joinpath(*name.split(".")[1:])
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
 def problem_hash(problem: Problem) -> str:
@@ -91,11 +154,22 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
-def key_of(cell: Cell, problem: Problem, stack: Stack) -> str:
-    """The hash of all that a cell's result hangs on."""
-    if cell.kind == "static":
-        return _hash([cell.name, problem.digest, stack.digest, code_hash()])
-    shared = [problem_hash(problem), stack.digest, code_hash()]
-    own = repr((cell.kind, cell.expected, cell.decides, cell.changes, cell.void))
-    name = cell.name if cell.is_trial or cell.kind == "read-off" else ""
-    return _hash([*shared, own, name, cell.script])
+def keys_of(cells: Sequence[Cell], problem: Problem, stack: Stack) -> dict[str, str]:
+    """Of each cell, by name, the hash of all that its result hangs on."""
+    code = code_hash(problem)
+    shared = [problem_hash(problem), stack.digest, code]
+    whole = [problem.digest, stack.digest, code]
+    return {
+        cell.name: _hash(
+            [cell.name, *whole] if cell.kind == "static" else [*shared, _own(cell), *_name(cell), cell.script]
+        )
+        for cell in cells
+    }
+
+
+def _own(cell: Cell) -> str:
+    return repr((cell.kind, cell.expected, cell.decides, cell.changes, cell.void))
+
+
+def _name(cell: Cell) -> list[str]:
+    return [cell.name if cell.is_trial or cell.kind == "read-off" else ""]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from aftershock.audit.derive import check_rows, findings, hangs_on
-from aftershock.audit.keys import key_of
+from aftershock.audit.keys import keys_of
 from aftershock.audit.leaks import Leak
 from aftershock.audit.matrix import Cell, matrix
 from aftershock.audit.settle import CellResult
@@ -19,7 +19,7 @@ from aftershock.problem.model import Problem
 from aftershock.stack.load import Stack
 from aftershock.stack.load import load as load_stack
 
-__all__ = ["NAME", "Soundness", "assemble", "judged", "kept_cells", "read", "save", "soundness"]
+__all__ = ["NAME", "Soundness", "assemble", "kept_cells", "read", "save", "soundness"]
 
 NAME = "audit.json"
 FORMAT = 1
@@ -31,11 +31,6 @@ class Soundness:
 
     sound: bool
     why: str
-
-
-def judged(cells: Sequence[Cell], problem: Problem, stack: Stack) -> dict[str, str]:
-    """The key of every cell of a matrix, by name."""
-    return {cell.name: key_of(cell, problem, stack) for cell in cells}
 
 
 def assemble(
@@ -119,17 +114,23 @@ def kept_cells(document: Mapping[str, Any] | None, keys: Mapping[str, str]) -> d
     return found
 
 
-def soundness(problem: Problem, root: Path | None = None) -> Soundness:
-    """Whether a problem's record is green, complete and about what is there now."""
+def soundness(problem: Problem, stacks: dict[str, Stack] | None = None) -> Soundness:
+    """Whether a problem's record is green, complete and about what is there now.
+
+    Args:
+        stacks: those that were read already, by name; filled with what is read.
+    """
+    known = {} if stacks is None else stacks
     try:
         document = read(problem.folder)
         if document is None:
             return Soundness(False, "it was never audited")
-        stack = load_stack(problem.stack, root)
+        stack = known.get(problem.stack) or load_stack(problem.stack)
+        known[problem.stack] = stack
         cells = matrix(problem, stack)
     except AftershockError as error:
         return Soundness(False, error.what)
-    keys = judged(cells, problem, stack)
+    keys = keys_of(cells, problem, stack)
     kept = kept_cells(document, keys)
     if stale := [name for name in keys if name not in kept]:
         if document["lacking"] and set(stale) <= set(document["lacking"]):

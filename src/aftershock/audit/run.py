@@ -16,6 +16,7 @@ from typing import Any
 
 from aftershock.audit import lint, record
 from aftershock.audit.admission import MEMORY_OF_A_TRIAL, Admission, cores
+from aftershock.audit.keys import keys_of
 from aftershock.audit.leaks import Leak, scan_file
 from aftershock.audit.matrix import Cell, chosen, matrix
 from aftershock.audit.process import run_process
@@ -158,7 +159,7 @@ async def audit(
         UsageError: no cell matches, or another audit of this problem is running.
     """
     cells = matrix(problem, stack)
-    keys = record.judged(cells, problem, stack)
+    keys = keys_of(cells, problem, stack)
     wanted = _wanted(cells, pattern)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:

@@ -18,7 +18,7 @@ from aftershock.audit.dump import dump
 from aftershock.base.errors import ClusterError
 from aftershock.cluster.api import Api, Object
 
-__all__ = ["Sight", "Witnessed", "differences", "entered", "missing", "state_of"]
+__all__ = ["Sight", "Witnessed", "differences", "entered", "state_of"]
 
 KINDS = (
     "Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob", "Pod", "ConfigMap", "Secret", "Service",
@@ -83,12 +83,6 @@ def entered(commands: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def missing(said: Sequence[str], changed: Mapping[str, str], commands: Sequence[str]) -> list[str]:
-    """What a script says that it changes and did not. A name may end in `*` for pods of a workload."""
-    ran = entered(commands)
-    return [one for one in said if one not in changed and one not in ran]
-
-
 @dataclass(frozen=True)
 class Witnessed:
     """An agent, watched; with `scan` everything is read first that an on-call could read, for the scan for leaks."""
@@ -105,7 +99,8 @@ class Witnessed:
         async with Api(context.kubeconfig, kubectl=context.kubectl / "kubectl") as api:
             details: dict[str, Any] = {}
             if self.scan:
-                details["dump"] = str(await dump(api, context.out / "dump.jsonl"))
+                given = {"page": context.page, "kubeconfig": context.kubeconfig.read_text()}
+                details["dump"] = str(await dump(api, context.out / "dump.jsonl", given))
             before = await self._look(api)
             result = await self.agent.act(context)
             after = await self._look(api)

@@ -108,7 +108,7 @@ def show(out: Output, document: Mapping[str, Any]) -> None:
         table.add_column(name, no_wrap=True)
     for number, _ in enumerate(checks, 1):
         table.add_column(f"{number}", justify="center", min_width=2)
-    table.add_column("")
+    table.add_column("", no_wrap=True, overflow="ellipsis")
     for cell in document["cells"]:
         color = "green" if cell["ok"] else "red"
         marks = [_mark(cell, check["id"]) for check in checks]

@@ -1,11 +1,14 @@
 """Commands about problems: show, new, lint, schema; and their part of `list`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from aftershock.cli.output import Output, escape
+
+if TYPE_CHECKING:
+    from aftershock.stack.load import Stack
 
 JSON = typer.Option(False, "--json", help="Print one JSON record last.")
 
@@ -17,13 +20,14 @@ def rows(sound_only: bool = False) -> list[dict[str, Any]]:
     from aftershock.problem.load import find, read
 
     found = []
+    stacks: dict[str, Stack] = {}
     for name, folder in find().items():
         try:
             problem = read(folder)
         except AftershockError as error:
             found.append({"id": name, "title": "", "mechanism": "", "sound": False, "why": error.what})
             continue
-        holds = soundness(problem)
+        holds = soundness(problem, stacks)
         row = {"id": name, "title": problem.title, "mechanism": problem.mechanism}
         found.append({**row, "sound": holds.sound, "why": holds.why})
     return [row for row in found if row["sound"] or not sound_only]
