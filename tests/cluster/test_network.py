@@ -125,3 +125,20 @@ async def test_a_dead_node_does_not_take_the_front_door_with_it(cluster: Cluster
     routes = (await run(["ip", "-n", world.netns, "route", "show", FRONT_DOORS], timeout=5)).out
     for n in range(len(cluster.box.nodes)):
         assert f"via {cluster.box.layout.address(n)}" in routes
+
+
+async def test_a_service_without_endpoints_refuses_at_once(cluster: Cluster) -> None:
+    """Also where a network policy has let the packet pass: what hangs instead costs its callers seconds."""
+    await cluster.pod("asker", "sleep 600")
+    await cluster.apply(service("nobody"))
+    policy = {"podSelector": {"matchLabels": {"app": "asker"}}, "policyTypes": ["Egress"], "egress": [{}]}
+    await cluster.apply({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "out"}, "spec": policy,
+    })  # fmt: skip
+
+    async def refused() -> None:
+        done = await cluster.sh("asker", "/bin/busybox nc -w 5 nobody 8080 </dev/null", check=False, timeout=15)
+        if "refused" not in done.err:
+            raise NotYet(done.err.strip()[-200:] or f"it ended with {done.code}")
+
+    await until(refused, what="the connection is refused", seconds=20)

@@ -68,13 +68,7 @@ async def test_the_objects_of_a_new_cluster_name_nothing(cluster: Cluster) -> No
 
 
 async def test_not_even_a_privileged_pod_opens_the_machines_disk(cluster: Cluster) -> None:
-    """The machine's disk by its number: the control group says no (cgroup v1)."""
-    from aftershock.cluster.host import cgroup_version
-
-    if cgroup_version() == 2:
-        import pytest
-
-        pytest.skip("on a unified hierarchy devices are guarded by the container runtime alone")
+    """The machine's disk by its number: the control group says no."""
     major_minor = (Path("/sys/dev/block") / _disk_of(Path("/")) / "dev").read_text().strip()
     major, minor = major_minor.split(":")
     await cluster.pod("privileged", "sleep 600", securityContext={"privileged": True})

@@ -21,6 +21,7 @@ from aftershock.agent.credentials import hand_over
 from aftershock.agent.resolve import resolve
 from aftershock.agent.scripted import FixScript
 from aftershock.base.errors import ClusterError, ProblemError, UsageError
+from aftershock.base.paths import source_root
 from aftershock.cluster.api import Api
 from aftershock.problem.load import read
 from aftershock.problem.model import Fix
@@ -110,7 +111,8 @@ def make(tmp_path: Path, shop: Shop, agent: str, *, within: float = 20) -> Plan:
     (folder / "page.md").write_text("P1: the shop is down\n")
     (folder / "fixes" / "heal.sh").write_text(f"# expect: right\ncurl -sf {shop.url}/heal\necho healed\n")
     (folder / "fixes" / "typo.sh").write_text("# expect: wrong\n# decides: users-served\ncurl -sf $NOWHERE\n")
-    stack = Stack("toy", folder, 1, "shop", Front("web", 80, "shop.example", "/"), (), (), "orders", "0")
+    users = source_root() / "stacks" / "orders"
+    stack = Stack("toy", users, 1, "shop", Front("web", 80, "shop.example", "/"), (), (), "orders", "0")
     return compile_plan(read(folder), stack, agent)
 
 

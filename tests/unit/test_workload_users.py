@@ -11,9 +11,13 @@ import pytest
 from aiohttp import web
 
 from aftershock.base.errors import ClusterError, UsageError
+from aftershock.base.paths import source_root
 from aftershock.base.wait import NotYet, until
 from aftershock.workload.crowd import Users
-from aftershock.workload.journeys import Ask, Orders, journey
+from aftershock.workload.journeys import Ask, journey, module_of
+
+JOURNEYS = source_root() / "stacks" / "orders" / "journeys.py"
+Orders = module_of(JOURNEYS).Orders
 
 
 class Shop:
@@ -54,7 +58,8 @@ async def shop() -> AsyncIterator[tuple[Shop, str]]:
 
 
 def crowd(url: str, out: Path, **more: Any) -> Users:
-    return Users(None, front=url, host="shop.example", out=out, rate=50, seed=7, **more)
+    what = {"journey": "orders", "journeys": JOURNEYS, **more}
+    return Users(None, front=url, host="shop.example", out=out, rate=50, seed=7, **what)
 
 
 async def seconds_due(users: Users, seconds: float) -> None:
@@ -147,4 +152,4 @@ def test_reads_ask_for_what_was_promised() -> None:
 
 def test_unknown_journeys_are_named() -> None:
     with pytest.raises(UsageError, match="nowhere"):
-        journey("nowhere")
+        journey("nowhere", JOURNEYS)

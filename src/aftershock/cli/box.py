@@ -13,8 +13,12 @@ JSON = typer.Option(False, "--json", help="Print one JSON record last.")
 def up(
     name: str = typer.Option("box", "--name", "-n", help="Name of the box."),
     nodes: int = typer.Option(1, "--nodes", help="Nodes, 1 to 8."),
-    memory: int = typer.Option(4096, "--memory", help="Limit of the whole box in MiB."),
-    stack: str = typer.Option("", "--stack", help="Deploy this stack and wait until users could be served."),
+    memory: int = typer.Option(0, "--memory", help="Limit of the whole box in MiB; 4096, or what the stack needs."),
+    stack: str = typer.Option(
+        "", "--stack", help="Deploy this stack (a name, or your folder) and wait until it serves."
+    ),
+    size: str = typer.Option("", "--size", help="Size of the stack; its first when not given."),
+    component: list[str] = typer.Option([], "--component", help="A component besides; repeatable."),
     image: list[str] = typer.Option([], "--image", help="An image from a registry that its nodes know; repeatable."),
     as_json: bool = JSON,
 ) -> None:
@@ -24,33 +28,64 @@ def up(
     async def work() -> dict[str, Any]:
         from aftershock.cluster.box import box as boxes
 
-        loaded = None
-        if stack:
-            from aftershock.stack import deploy as deploying
-            from aftershock.stack import load as stacks
-
-            loaded = stacks.load(stack)
-        wanted = max(nodes, loaded.nodes) if loaded else nodes
-        images = loaded.images() if loaded else ()
-        made = await boxes.up(
-            name, nodes=wanted, images=images, pulls=image, memory=memory << 20, stack=stack, progress=out.progress
-        )
-        if loaded:
-            await deploying.deploy(made, loaded, tell=out.progress)
-        return {
-            "name": made.name,
-            "kubeconfig": str(made.kubeconfig),
-            "nodes": list(made.nodes),
-            "seconds": round(made.seconds, 2),
-            "usable_seconds": round(made.usable_seconds, 2),
-            "front": made.world.front if made.world else "",
-        }
+        if not stack:
+            limit = (memory or 4096) << 20
+            made = await boxes.up(name, nodes=nodes, pulls=image, memory=limit, progress=out.progress)
+            return _about(made)
+        return await up_stack(out, name, stack, size, component, nodes=nodes, memory=memory << 20, pulls=image)
 
     record = run_async(out, work())
     out.text(f"[bold]{record['name']}[/bold]: {len(record['nodes'])} nodes ready in {record['seconds']} s")
     out.text(f"  kubectl:  aftershock shell {record['name']}")
     out.text(f"  or:       export KUBECONFIG={record['kubeconfig']}")
+    for link in record.get("links", []):
+        out.text(f"  {link['title']}:  {link['url']}")
     out.result(**record)
+
+
+def _about(made: Any) -> dict[str, Any]:
+    return {
+        "name": made.name,
+        "kubeconfig": str(made.kubeconfig),
+        "nodes": list(made.nodes),
+        "seconds": round(made.seconds, 2),
+        "usable_seconds": round(made.usable_seconds, 2),
+        "front": made.world.front if made.world else "",
+    }
+
+
+async def up_stack(
+    out: Output, name: str, stack: str, size: str, components: list[str], *, nodes: int, memory: int, pulls: list[str]
+) -> dict[str, Any]:
+    """A box with a stack on it, its external parties outside, and the pages that a person can open."""
+    import time
+
+    from aftershock.cluster.box import box as boxes
+    from aftershock.stack import deploy as deploying
+    from aftershock.stack import load as stacks
+    from aftershock.stack.links import links
+    from aftershock.stack.provide import box_memory
+    from aftershock.workload.outside import Outside
+
+    loaded = stacks.load(stack, size=size, components=components)
+    limit = memory or box_memory(loaded)
+    deploying.require_memory(loaded, limit)
+    made = await boxes.up(
+        name,
+        nodes=max(nodes, loaded.nodes),
+        images=loaded.images(),
+        pulls=[*pulls, *loaded.pulls],
+        memory=limit,
+        stack=loaded.label,
+        progress=out.progress,
+    )
+    begin = time.monotonic()
+    if loaded.parties:
+        async with Outside(made.world, loaded.parties, made.layout.folder / "parties", kept=True):
+            out.progress(f"external parties: {', '.join(loaded.parties)}")
+    await deploying.deploy(made, loaded, tell=out.progress)
+    seconds = round(time.monotonic() - begin, 2)
+    return {**_about(made), "stack": loaded.label, "stack_seconds": seconds, "links": await links(made, loaded)}
 
 
 def down(

@@ -42,6 +42,7 @@ async def run_trial(
     from aftershock.trial.conduct import conduct
     from aftershock.trial.page import write_page
     from aftershock.trial.plan import plan
+    from aftershock.workload.warm import warm
 
     planned = plan(problem, agent)
     folder = (
@@ -60,7 +61,7 @@ async def run_trial(
             return on_existing(existing, planned.stack, front=front, progress=out.progress)
     else:
         # What is built once is not part of the trial's time.
-        await saved(planned.stack, out.progress)
+        await saved(planned.stack, out.progress, warm=warm)
 
         def factory() -> AbstractAsyncContextManager[Cluster]:
             return on_fresh_cluster(planned.stack)

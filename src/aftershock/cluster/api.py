@@ -94,13 +94,17 @@ class Api:
         """
         data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         attempts = 1 if method == "POST" else attempts
+        # kr8s puts a slash after `base`, which a program behind a proxy may take for another path.
+        base, _, last = path.rpartition("/")
+        base, last = (base, last) if base else (path, "")
         for attempt in range(attempts):
             try:
                 client = self._api or await self._connect()
                 async with client.call_api(
                     method,
                     version="",
-                    base=path,
+                    base=base,
+                    url=last,
                     params={k: v for k, v in query.items() if v not in (None, "")},
                     content=data,
                     headers={"Content-Type": content} if data is not None else None,

@@ -21,17 +21,24 @@ class World:
     """The world outside a box: the network namespace of its users and external parties.
 
     `front` is the address at which users find the front door; users may come from any address of
-    `users` and external parties live on `parties` (both in CIDR notation).
+    `users` and external parties live on `parties` (both in CIDR notation). A process that writes its id
+    into the files `groups` is counted to the box, and ends with it.
     """
 
     netns: str
     front: str
     users: str
     parties: str
+    groups: tuple[str, ...] = ()
 
     def argv(self, argv: Sequence[str]) -> list[str]:
         """The same program, run in this network namespace."""
         return ["nsenter", f"--net=/run/netns/{self.netns}", "--", *argv]
+
+    def argv_kept(self, argv: Sequence[str]) -> list[str]:
+        """The same for what outlives this process: it belongs to the box from its first moment."""
+        joined = "; ".join(f"echo $$ > {path}" for path in self.groups)
+        return ["sh", "-c", f'{joined or ":"}; exec "$@"', "sh", *self.argv(argv)]
 
 
 class Cluster(Protocol):

@@ -14,7 +14,17 @@ from aftershock.base.paths import source_root
 from aftershock.base.run import run
 from aftershock.cluster.parts import Part, Progress, digest
 
-__all__ = ["DEBIAN", "FILES", "KUBERNETES", "PROGRAMS_BIN", "extract_packages", "node_root", "programs"]
+__all__ = [
+    "DEBIAN",
+    "FILES",
+    "KUBERNETES",
+    "PROGRAMS_BIN",
+    "extract_packages",
+    "go_program",
+    "node_root",
+    "programs",
+    "say_still",
+]
 
 KUBERNETES = "1.34.4"
 DEBIAN = "bookworm"
@@ -29,7 +39,7 @@ FILES = {
 NODE_PACKAGES = (
     "base-files", "base-passwd", "bash", "dash", "coreutils", "grep", "sed", "mawk", "findutils", "tar",
     "gzip", "hostname", "libc-bin", "netbase", "procps", "util-linux", "mount", "login", "passwd",
-    "containerd", "runc", "runit", "iptables", "ipset", "iproute2", "conntrack",
+    "containerd", "runc", "runit", "iptables", "nftables", "ipset", "iproute2", "conntrack",
     "containernetworking-plugins", "e2fsprogs", "ethtool", "kmod", "iputils-ping", "ca-certificates", "less",
     "curl",
 )  # fmt: skip
@@ -38,7 +48,8 @@ NODE_RECIPE = "3"
 PROGRAMS_BIN = "root/opt/kubernetes/bin"
 
 
-def _go() -> str:
+def go_program() -> str:
+    """The Go tool of this machine; it fetches the toolchain that a module asks for."""
     found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
     if not found:
         raise HostError(
@@ -81,13 +92,16 @@ def programs() -> Part:
         env = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false"}
         try:
             progress("programs: fetching modules")
-            await run([_go(), "mod", "download"], cwd=module, env=env, timeout=1200)
+            await run([go_program(), "mod", "download"], cwd=module, env=env, timeout=1200)
             progress("programs: compiling Kubernetes, etcd and CoreDNS")
-            beat = asyncio.create_task(_beat(progress, "programs: still compiling"))
+            beat = asyncio.create_task(say_still(progress, "programs: still compiling"))
             try:
                 for file, (package, names) in FILES.items():
                     await run(
-                        [_go(), "build", *flags, "-o", str(out / file), package], cwd=module, env=env, timeout=3600
+                        [go_program(), "build", *flags, "-o", str(out / file), package],
+                        cwd=module,
+                        env=env,
+                        timeout=3600,
                     )
                     for name in names:
                         (out / name).symlink_to(file)
@@ -108,7 +122,8 @@ def programs() -> Part:
     )
 
 
-async def _beat(progress: Progress, text: str) -> None:
+async def say_still(progress: Progress, text: str) -> None:
+    """Say every 15 s that something long goes on, until cancelled."""
     passed = 0
     while True:
         await asyncio.sleep(15)

@@ -87,6 +87,8 @@ def read(folder: Path) -> Problem:
         mechanism=file.mechanism or "",
         answers=answers_of(file.answers) if file.answers else None,
         audit=_audit(source, file),
+        size=file.size,
+        components=tuple(file.components),
     )
 
 

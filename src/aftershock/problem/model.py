@@ -167,7 +167,10 @@ class Fix:
 
 @dataclass(frozen=True)
 class Problem:
-    """One incident, ready to be compiled against the layers that run it."""
+    """One incident, ready to be compiled against the layers that run it.
+
+    It runs on a stack of some `size` (the stack's first when empty), with further `components`.
+    """
 
     id: str
     folder: Path
@@ -188,6 +191,8 @@ class Problem:
     mechanism: str = ""
     answers: Answers | None = None
     audit: AuditRules = AuditRules()
+    size: str = ""
+    components: tuple[str, ...] = ()
 
     def page_text(self) -> str:
         return (self.folder / self.page.file).read_text()

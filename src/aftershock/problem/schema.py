@@ -90,6 +90,8 @@ class ProblemFile(Strict):
     summary: str = Field(min_length=1)
     stack: str = Field(pattern=NAME)
     mechanism: Mechanism | None = None
+    size: str = ""
+    components: list[str] = Field(default_factory=list)
     postmortem: PostmortemFile
     users: UsersFile = UsersFile(rate=None)
     databases: dict[str, DatabaseFile] = Field(default_factory=dict)

@@ -5,9 +5,13 @@ the nodes' root file system. When any of these changes the state is made anew. O
 has used them for a while: another checkout on this machine may be at work with them.
 """
 
+import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
 
 from aftershock.base.errors import BuildError, UsageError
 from aftershock.base.paths import state_dir
@@ -17,22 +21,36 @@ from aftershock.cluster.box.box import Box
 from aftershock.cluster.box.snapshot import Snapshot
 from aftershock.cluster.existing import Existing
 from aftershock.cluster.parts import Progress, digest, lock, quiet
-from aftershock.stack.deploy import deploy, front_answers
+from aftershock.stack import history
+from aftershock.stack.deploy import deploy, front_answers, require_memory
 from aftershock.stack.load import Stack
 
-__all__ = ["on_existing", "on_fresh_cluster", "saved"]
+__all__ = ["Warm", "on_existing", "on_fresh_cluster", "saved"]
 
 
 KEPT = 6 * 3600.0  # seconds for which a state that was not used is kept
 
 
+PAST = "history"
+Warm = Callable[[Box, Stack, float], Awaitable[None]]
+
+
 def key_of(stack: Stack) -> str:
     """Hash of everything that goes into a stack's saved state."""
-    return digest(stack.digest, snapshots.made_of())
+    return digest(stack.state or stack.digest, snapshots.made_of())
 
 
-async def saved(stack: Stack, progress: Progress = quiet) -> Snapshot:
-    """The stack's saved state; deployed and saved now if it is not there, or is damaged."""
+def box_memory(stack: Stack) -> int:
+    """The limit of a box with this stack: twice what it is known to need, 4 GiB at least."""
+    return max(4 << 30, 2 * stack.memory)
+
+
+async def saved(stack: Stack, progress: Progress = quiet, *, warm: Warm | None = None) -> Snapshot:
+    """The stack's saved state; deployed and saved now if it is not there, or is damaged.
+
+    Args:
+        warm: has users come to a stack that is to have a past, for so many seconds.
+    """
     key = key_of(stack)
     name = f"{stack.name}-{key[:10]}"
 
@@ -48,26 +66,41 @@ async def saved(stack: Stack, progress: Progress = quiet) -> Snapshot:
 
     if found := present():
         return found
-    async with lock(state_dir() / f"stack-{name}.lock", lambda: progress(f"{stack.name}: another process deploys it")):
+    async with lock(state_dir() / f"stack-{name}.lock", lambda: progress(f"{stack.label}: another process deploys it")):
         if found := present():
             return found
-        progress(f"{stack.name}: deploying it once, to be restored from then on (about a minute)")
+        require_memory(stack)
+        progress(f"{stack.label}: deploying it once, to be restored from then on (about a minute)")
         box = await boxes.up(
             f"deploy-{secrets.token_hex(3)}",
             nodes=stack.nodes,
             images=stack.images(),
+            pulls=stack.pulls,
+            memory=box_memory(stack),
             ephemeral=True,
-            stack=stack.name,
+            stack=stack.label,
             progress=progress,
         )
         async with boxes.closing(box):
             await deploy(box, stack, tell=progress)
-            made = await snapshots.save(box, name, key=key, again=False, progress=progress)
+            with tempfile.TemporaryDirectory(prefix="history-") as folder:
+                past = await _past(box, stack, Path(folder) / PAST, warm, progress)
+                made = await snapshots.save(box, name, key=key, again=False, beside=past, progress=progress)
         for old in snapshots.listed():
-            if old.stack == stack.name and old.key and old.key != key and old.unused > KEPT:
-                progress(f"{stack.name}: removing the outdated state {old.name}")
+            if old.stack == stack.label and old.key and old.key != key and old.unused > KEPT:
+                progress(f"{stack.label}: removing the outdated state {old.name}")
                 snapshots.remove(old.name)
         return made
+
+
+async def _past(box: Box, stack: Stack, folder: Path, warm: Warm | None, progress: Progress) -> Path | None:
+    """What the stack's telemetry recorded while users came for a while; None for a stack without a past."""
+    if not stack.history or warm is None:
+        return None
+    progress(f"{stack.label}: users come for {stack.history:g} s, so that it has a past")
+    await warm(box, stack, stack.history)
+    await history.export(box, folder)
+    return folder
 
 
 @contextlib.asynccontextmanager
@@ -78,7 +111,10 @@ async def on_fresh_cluster(stack: Stack, *, name: str = "", progress: Progress =
         state, name or f"trial-{secrets.token_hex(3)}", ephemeral=True, images=stack.images(), progress=progress
     )
     async with boxes.closing(box):
+        began = time.time()
         await front_answers(box, stack)
+        if history.present(state.folder / PAST):
+            await history.restore(box, state.folder / PAST, began)
         yield box
 
 
@@ -86,9 +122,10 @@ async def on_fresh_cluster(stack: Stack, *, name: str = "", progress: Progress =
 async def on_existing(
     cluster: Existing, stack: Stack, *, front: str = "", progress: Progress = quiet
 ) -> AsyncIterator[Existing]:
-    """The stack, deployed afresh on a cluster that is not ours; its namespace goes with the block."""
-    progress(f"{stack.name}: resetting the namespace {stack.namespace} of {cluster.name}")
-    await cluster.reset(stack.namespace)
+    """The stack, deployed afresh on a cluster that is not ours; its namespaces go with the block."""
+    spaces = stack.namespaces or (stack.namespace,)
+    progress(f"{stack.label}: resetting {', '.join(spaces)} of {cluster.name}")
+    await _reset(cluster, spaces)
 
     async def find_front() -> str:
         return front or await cluster.front(stack.front.service, stack.namespace)
@@ -98,4 +135,8 @@ async def on_existing(
         cluster.front_url = await find_front()
         yield cluster
     finally:
-        await cluster.reset(stack.namespace)
+        await _reset(cluster, spaces)
+
+
+async def _reset(cluster: Existing, namespaces: Sequence[str]) -> None:
+    await asyncio.gather(*(cluster.reset(namespace) for namespace in namespaces))

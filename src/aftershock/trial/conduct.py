@@ -39,6 +39,7 @@ from aftershock.trial.plan import Plan
 from aftershock.trial.report import Report
 from aftershock.trial.suffering import until_paged, until_suffering
 from aftershock.workload.crowd import Users
+from aftershock.workload.outside import Outside, world_of
 
 __all__ = ["conduct"]
 
@@ -149,6 +150,9 @@ class _Trial:
                 sampled = report.folder / "pressure.jsonl"
                 pressure = await stack.enter_async_context(Pressure(sampled, own=cluster.groups))
                 async with self._stage("users"):
+                    if names := self._plan.stack.parties:
+                        out = report.folder / "parties"
+                        await stack.enter_async_context(Outside(world_of(cluster, names), names, out))
                     users = await stack.enter_async_context(self._users(cluster))
                 scene = await self._scene(stack, cluster, users)
                 bench = Bench(scene, pressure, tell=self._record.event)
@@ -190,6 +194,8 @@ class _Trial:
             rate=self._plan.problem.users_rate or DEFAULT_RATE,
             seed=self._seed,
             journey=stack.journey,
+            journeys=stack.journeys,
+            components=stack.components,
         )
 
     async def _scene(self, stack: contextlib.AsyncExitStack, cluster: Cluster, users: Users) -> Scene:

@@ -47,7 +47,7 @@ def plan(problem: str, agent: str, *, root: Path | None = None) -> Plan:
         ProblemError: the problem is malformed; names file and line.
     """
     read = load(problem, root)
-    return compile_plan(read, load_stack(read.stack, root), agent)
+    return compile_plan(read, load_stack(read.stack, root, size=read.size, components=read.components), agent)
 
 
 def compile_plan(problem: Problem, stack: Stack, agent: str) -> Plan:

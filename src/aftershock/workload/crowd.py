@@ -15,7 +15,7 @@ from aftershock.base.errors import ClusterError
 from aftershock.base.run import kill_group
 from aftershock.base.wait import NotYet, until
 from aftershock.cluster.base import World
-from aftershock.workload.ledger import Ledger
+from aftershock.workload.ledger import ORDER, Ledger
 from aftershock.workload.served import Request, RequestLog, Second, Window
 
 __all__ = ["Users"]
@@ -31,6 +31,8 @@ class Users:
         front: URL of the front door; the world's when empty.
         host: the shop's name.
         out: folder for the request log and the ledger.
+        journey, journeys: what they do: one of the journeys of a stack's module.
+        components: what that stack consists of; users leave alone what it has not.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class Users:
         front: str = "",
         rate: float = 20.0,
         seed: int = 1,
-        journey: str = "orders",
+        journey: str,
+        journeys: Path,
+        components: Sequence[str] = (),
     ) -> None:
         if not front and world is None:
             raise ClusterError("without a world outside, the users need the address of the front door")
@@ -51,7 +55,8 @@ class Users:
         program = [sys.executable, "-m", "aftershock.workload.users", "--die-with-parent"]
         program += ["--front", front or f"http://{world.front if world else ''}", "--host", host]
         program += ["--sources", world.users if world else ""]
-        program += ["--rate", f"{rate:g}", "--seed", str(seed), "--journey", journey, "--out", str(out)]
+        program += ["--rate", f"{rate:g}", "--seed", str(seed), "--out", str(out)]
+        program += ["--journeys", str(journeys), "--journey", journey, "--components", ",".join(components)]
         self._argv = world.argv(program) if world else program
         self._process: asyncio.subprocess.Process | None = None
         self.log = RequestLog(out / "requests.jsonl")
@@ -133,5 +138,5 @@ class Users:
         return self.log.series(since, until)
 
     def promises(self) -> Mapping[str, Mapping[str, Any]]:
-        """id -> fields of everything that was acknowledged, now."""
-        return {id: promise.fields for id, promise in self.ledger.promises().items()}
+        """id -> fields of every order that was acknowledged, now."""
+        return {id: promise.fields for id, promise in self.ledger.promises().items() if promise.kind == ORDER}

@@ -6,16 +6,22 @@ from typing import Any
 
 from aftershock.workload.tail import Tail
 
-__all__ = ["Ledger", "Promise"]
+__all__ = ["ORDER", "Ledger", "Promise"]
+
+ORDER = "order"
 
 
 @dataclass(frozen=True)
 class Promise:
-    """Something acknowledged to a user at `acknowledged` (seconds since the epoch)."""
+    """Something acknowledged to a user at `acknowledged` (seconds since the epoch): an order, if not said otherwise."""
 
     id: str
     acknowledged: float
     fields: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return str(self.fields.get("kind", ORDER))
 
 
 class Ledger:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from aftershock.base.errors import AftershockError
+from aftershock.workload.arrivals import Schedule, due_numbers
 from aftershock.workload.tail import Tail
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "RequestLog",
     "Second",
     "Window",
+    "by_kind",
     "due_numbers",
     "longest_stall",
     "per_second",
@@ -107,18 +109,6 @@ def percentile(values: Iterable[float], share: float) -> float | None:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
-def due_numbers(begin: float, rate: float, since: float, until: float) -> range:
-    """The numbers of the requests due in [since, until).
-
-    >>> due_numbers(100.0, 20.0, 100.0, 101.0)
-    range(0, 20)
-    >>> due_numbers(100.0, 20.0, 99.0, 100.01)
-    range(0, 1)
-    """
-    first = max(0, math.ceil((since - begin) * rate - 1e-6))
-    return range(first, max(first, math.ceil((until - begin) * rate - 1e-6)))
-
-
 def share_within(requests: Sequence[Request], seconds: float) -> float:
     """Share of the requests that were served within so many seconds; 0 of none."""
     return sum(request.served_within(seconds) for request in requests) / len(requests) if requests else 0.0
@@ -149,6 +139,17 @@ def summarise(requests: Sequence[Request], since: float, until: float) -> Window
     )
 
 
+def by_kind(requests: Sequence[Request], since: float, until: float, *, depth: int = 1) -> dict[str, Window]:
+    """The figures of each journey apart; of each of its steps with a `depth` of 2 (`buy`, `buy.checkout`).
+
+    A request that has no answer yet is of no known kind, and counts under the empty name.
+    """
+    kinds: dict[str, list[Request]] = {}
+    for request in requests:
+        kinds.setdefault(".".join(request.kind.split(".")[:depth]), []).append(request)
+    return {kind: summarise(content, since, until) for kind, content in sorted(kinds.items())}
+
+
 def per_second(requests: Sequence[Request], since: float, until: float) -> list[Second]:
     """The series of whole seconds from `since` on; seconds in which nothing was due are there too."""
     bins: list[list[Request]] = [[] for _ in range(max(0, math.ceil(until - since)))]
@@ -171,6 +172,7 @@ class RequestLog:
         self._records: dict[int, Request] = {}
         self._begin: float | None = None
         self._rate = 0.0
+        self._schedule = Schedule(0.0, 1.0)
         self._finished: float | None = None
         self.head: dict[str, Any] = {}
 
@@ -182,6 +184,7 @@ class RequestLog:
             elif "begin" in line:
                 self.head = line
                 self._begin, self._rate = line["begin"], line["rate"]
+                self._schedule = Schedule(self._begin, self._rate, line.get("spread"))
             elif "finished" in line:
                 self._finished = line["finished"]
 
@@ -207,14 +210,12 @@ class RequestLog:
     def requests(self, since: float, until: float) -> list[Request]:
         """Every request due in [since, until), in order; those without a record have no end."""
         self.poll()
-        begin = self.begin
+        assert self.begin
         if self._finished is not None:
             until = min(until, self._finished)
         blank = Request(0, 0.0, None, None, "", False, 0, PENDING)
-        return [
-            self._records.get(n) or replace(blank, n=n, due=begin + n / self._rate)
-            for n in due_numbers(begin, self._rate, since, until)
-        ]
+        due = self._schedule.due
+        return [self._records.get(n) or replace(blank, n=n, due=due(n)) for n in self._schedule.numbers(since, until)]
 
     def window(self, since: float, until: float) -> Window:
         return summarise(self.requests(since, until), since, until)

@@ -10,13 +10,15 @@ from pathlib import Path
 
 from aftershock.base.errors import HostError
 from aftershock.base.wait import NotYet, until
+from aftershock.cluster.box.devices import deny_block_devices
 from aftershock.cluster.box.layout import Layout
 from aftershock.cluster.host import cgroup_version
 
-__all__ = ["end_processes", "joins", "make", "processes", "remove", "roots"]
+__all__ = ["WORLD", "end_processes", "joins", "make", "processes", "remove", "roots"]
 
 ROOT = Path("/sys/fs/cgroup")
 V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd")
+WORLD = "world"  # of external parties, which end with the box
 V2 = ("cpu", "cpuset", "memory", "pids", "io")
 
 
@@ -62,6 +64,7 @@ def make(layout: Layout) -> None:
         _write(top / "cpu.weight", str(max(1, min(10000, layout.cpu_shares * 100 // 1024))))
         for node in layout.node_names:
             (top / node / "init").mkdir(parents=True, exist_ok=True)
+        (top / WORLD).mkdir(exist_ok=True)
         return
     for controller in controllers():
         top = ROOT / controller
@@ -72,17 +75,18 @@ def make(layout: Layout) -> None:
             _write(top / "memory.limit_in_bytes", str(layout.memory))
         if controller == "cpu":
             _write(top / "cpu.shares", str(layout.cpu_shares))
-        for node in layout.node_names:
+        for node in (*layout.node_names, WORLD):
             _level(top / node)
 
 
 def deny_disks(layout: Layout) -> None:
     """Take the machine's disks from the nodes: not even a privileged container may open them.
 
-    Loop devices stay, since the nodes' own disks are such. On a unified hierarchy devices are
-    guarded by programs that the container runtime loads, and this does nothing.
+    Loop devices stay, since the nodes' own disks are such.
     """
-    if "devices" not in controllers():
+    if cgroup_version() == 2:
+        for node in layout.node_names:
+            deny_block_devices(ROOT / layout.cgroup / node)
         return
     for disk in Path("/sys/block").iterdir():
         if disk.name.startswith(("loop", "ram", "zram")):
@@ -94,7 +98,7 @@ def deny_disks(layout: Layout) -> None:
 
 
 def joins(layout: Layout, node: str) -> list[Path]:
-    """The files into which a node's first process writes its id."""
+    """The files into which a node's first process, or one in the world outside, writes its id."""
     if cgroup_version() == 2:
         return [ROOT / layout.cgroup / node / "cgroup.procs"]
     return [ROOT / c / layout.cgroup / node / "cgroup.procs" for c in controllers()]

@@ -17,6 +17,7 @@ from pathlib import Path
 from aftershock.base.errors import HostError
 from aftershock.base.run import run
 from aftershock.cluster.base import World
+from aftershock.cluster.box import cgroups
 from aftershock.cluster.box.layout import Layout
 from aftershock.cluster.host import filter_bridges
 
@@ -31,7 +32,8 @@ SERVICE_RANGE = "10.96.0.0/16"
 
 
 def world(layout: Layout) -> World:
-    return World(layout.netns, FRONT, USERS, PARTIES)
+    groups = tuple(str(path) for path in cgroups.joins(layout, cgroups.WORLD))
+    return World(layout.netns, FRONT, USERS, PARTIES, groups)
 
 
 def pod_range(n: int) -> str:

@@ -80,5 +80,6 @@ umount -l /old
 rmdir /old 2>/dev/null || :
 mount --make-rshared /
 cd /
+nft -f /etc/nftables.conf
 touch -d '1 minute ago' /etc/service # the supervisor waits a second beside a folder that has just changed
 exec env -i PATH="$PATH" HOME=/root runsvdir -P /etc/service

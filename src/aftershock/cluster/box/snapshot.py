@@ -188,12 +188,15 @@ async def _quiesce(box: Box) -> None:
     )
 
 
-async def save(box: Box, name: str, *, key: str = "", again: bool = True, progress: Progress = quiet) -> Snapshot:
+async def save(
+    box: Box, name: str, *, key: str = "", again: bool = True, beside: Path | None = None, progress: Progress = quiet
+) -> Snapshot:
     """Save a running box under a name.
 
     Args:
         key: hash of what the state was made from.
         again: start the box again afterwards; else it is ended.
+        beside: a folder that goes with the state, under its own name.
     """
     check_name(name)
     layout = box.layout
@@ -203,33 +206,35 @@ async def save(box: Box, name: str, *, key: str = "", again: bool = True, progre
             f"a snapshot named {name} exists", todo=f"choose another name, or `aftershock snapshot rm {name}`"
         )
     require_room(state_dir(), 1000, "a snapshot")
-    beside = snapshots_dir() / f".saving-{name}"
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True, mode=0o700)
+    making = snapshots_dir() / f".saving-{name}"
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir(parents=True, mode=0o700)
     layout = layout.save(phase="ending", owner=Owner.me())
     try:
         progress(f"{name}: ending the programs of {layout.name} in order")
         await _quiesce(box)
         progress(f"{name}: saving")
-        await asyncio.gather(*(_archive(layout, n, beside / f"{layout.node_name(n)}.tar") for n in range(layout.nodes)))
-        (beside / "pki").mkdir()
+        await asyncio.gather(*(_archive(layout, n, making / f"{layout.node_name(n)}.tar") for n in range(layout.nodes)))
+        (making / "pki").mkdir()
         for file in STATE_KEYS:
-            shutil.copy(layout.folder / "pki" / file, beside / "pki" / file)
-        size = sum(p.stat().st_size for p in beside.rglob("*") if p.is_file())
+            shutil.copy(layout.folder / "pki" / file, making / "pki" / file)
+        if beside is not None:
+            shutil.copytree(beside, making / beside.name)
+        size = sum(p.stat().st_size for p in making.rglob("*") if p.is_file())
         snapshot = Snapshot(
             name, key, layout.nodes, layout.identity, layout.images, layout.stack, layout.memory, time.time(), size
         )
-        write_json(beside / "snapshot.json", asdict(snapshot), mode=0o600)
-        parts.seal(beside)
-        beside.rename(target)
+        write_json(making / "snapshot.json", asdict(snapshot), mode=0o600)
+        parts.seal(making)
+        making.rename(target)
     except OSError as error:
         raise ClusterError(
             f"the snapshot could not be saved: {error.strerror}",
-            where=str(error.filename or beside),
+            where=str(error.filename or making),
             todo="free some space and try again",
         ) from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(making, ignore_errors=True)
         if again:
             await boxes.restart(layout)
         else:

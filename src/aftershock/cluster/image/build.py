@@ -20,8 +20,9 @@ from aftershock.cluster.image.layers import (
     requirements_layer,
 )
 from aftershock.cluster.image.spec import ImageSpec
-from aftershock.cluster.parts import Progress, ensure, quiet
+from aftershock.cluster.parts import Part, Progress, ensure, quiet
 from aftershock.cluster.programs import PROGRAMS_BIN, programs
+from aftershock.cluster.tools import tool
 
 __all__ = ["Image", "Pulled", "build_images", "system_images", "write_archive"]
 
@@ -81,21 +82,29 @@ def _image(spec: ImageSpec, layers: Iterable[Layer]) -> Image:
 
 
 async def build_images(specs: Iterable[ImageSpec], progress: Progress = quiet) -> list[Image]:
-    """Build what is not built yet; two base layers at a time."""
+    """Build what is not built yet; two layers or programs at a time."""
     gate = asyncio.Semaphore(2)
 
+    async def layer(part: Part) -> Layer:
+        async with gate:
+            return read_layer(await ensure(part, progress))
+
+    async def program(name: str, place: str) -> Layer:
+        part = tool(name)
+        async with gate:
+            folder = await ensure(part, progress)
+        return await layer(files_layer([(folder / name, place)], key=part.key))
+
     async def one(spec: ImageSpec) -> Image:
-        parts = []
-        if spec.packages:
-            parts.append(packages_layer(spec.packages))
-        if spec.requirements:
-            parts.append(requirements_layer(spec.requirements))
-        if spec.files:
-            parts.append(files_layer(spec.files))
         layers = []
-        for part in parts:
-            async with gate:
-                layers.append(read_layer(await ensure(part, progress)))
+        if spec.packages:
+            layers.append(await layer(packages_layer(spec.packages)))
+        if spec.requirements:
+            layers.append(await layer(requirements_layer(spec.requirements)))
+        for name, place in spec.programs:
+            layers.append(await program(name, place))
+        if spec.files:
+            layers.append(await layer(files_layer(spec.files)))
         return _image(spec, layers)
 
     return list(await asyncio.gather(*(one(spec) for spec in specs)))

@@ -1,8 +1,8 @@
 """Layers: tar archives that come out the same, byte for byte, from the same inputs.
 
-Three kinds, thickest first: Debian packages (shared by every image with the same set), Python
-requirements, and files of one version of one service. So a change to a service's code writes a
-layer of a few kilobytes and leaves the others as they are.
+Four kinds, thickest first: Debian packages (shared by every image with the same set), Python
+requirements, programs built from their sources, and files of one version of one service. So a change
+to a service's code writes a layer of a few kilobytes and leaves the others as they are.
 """
 
 import hashlib

@@ -14,6 +14,7 @@ class ImageSpec:
         name: repository, without a tag (`registry.internal/shop/orders-api`).
         tag: its version.
         packages: Debian packages of its base layer; images with the same packages share it.
+        programs: (tool of `tools/`, absolute destination); each a layer of its own, shared by all images with it.
         requirements: hash-locked Python requirements of a layer of their own.
         files: (source file or folder, absolute destination); the top layer. A folder's content is laid
             into the destination, over what sources before it put there.
@@ -24,6 +25,7 @@ class ImageSpec:
     tag: str
     packages: tuple[str, ...]
     requirements: Path | None = None
+    programs: tuple[tuple[str, str], ...] = ()
     files: tuple[tuple[Path, str], ...] = ()
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()

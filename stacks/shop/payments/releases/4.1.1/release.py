@@ -1,0 +1,6 @@
+"""Payments as of release 4.1.1."""
+
+VERSION = "4.1.1"
+CHECK_EVERY = 2.0  # seconds between two looks at what is unknown
+ASK_AGAIN_AFTER = 10.0  # seconds until a charge that the provider does not know is asked for again
+LONGEST_PAUSE = 60.0
