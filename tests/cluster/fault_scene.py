@@ -28,8 +28,8 @@ DATA = ImageSpec(
 POSTGRES = """
 mkdir -p /tmp/data; grep -q :101: /etc/passwd || echo postgres:x:101:101::/tmp:/bin/sh >>/etc/passwd
 /bin/busybox chown 101:101 /tmp/data; /bin/busybox chmod 1777 /tmp; cd /tmp
-chroot --userspec=101:101 / initdb -D /tmp/data -A trust -U postgres --no-instructions >/dev/null || exit 1
-exec chroot --userspec=101:101 / postgres -D /tmp/data -k /tmp
+/usr/sbin/chroot --userspec=101:101 / initdb -D /tmp/data -A trust -U postgres --no-instructions >/dev/null || exit 1
+exec /usr/sbin/chroot --userspec=101:101 / postgres -D /tmp/data -k /tmp
 """
 
 

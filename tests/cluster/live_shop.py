@@ -187,7 +187,14 @@ async def open_shop(folder: Path) -> AsyncIterator[Live]:
         await held.enter_async_context(boxes.closing(box))
         await front_answers(box, stack)
         users = await held.enter_async_context(
-            Users(box.world, out=folder / "users", host=stack.front.host, rate=20.0, journey=stack.journey)
+            Users(
+                box.world,
+                out=folder / "users",
+                host=stack.front.host,
+                journey=stack.journey,
+                journeys=stack.journeys,
+                components=stack.components,
+            )
         )
         api = await held.enter_async_context(box.api())
         declared = {"shop": Database(pod="postgres-0", database="shop")}

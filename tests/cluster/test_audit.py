@@ -1,6 +1,7 @@
 """The audit on the real box: cells that hold, a seeded wrong oracle that is caught, and a kill half-way."""
 
 import asyncio
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -85,7 +86,8 @@ async def test_an_audit_that_is_killed_leaves_no_box_and_goes_on(problem: Path) 
 
         box = await until(running, what="the cell's users have come", seconds=300, every=0.5)
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
         await process.wait()
 
     async def gone() -> None:

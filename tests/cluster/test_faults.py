@@ -37,8 +37,10 @@ async def stage(tools_image: ImageSpec, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest_asyncio.fixture(loop_scope="session", autouse=True)
-async def _back(stage: Stage) -> AsyncIterator[None]:
-    """Nothing of one test is left for the next."""
+async def _well(stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    """All is well before a test, but for the last: the drain before it takes the client. Nothing is left after it."""
+    if "pressure" not in request.node.name:
+        await stage.cluster.until_reach(True, "client", "web", seconds=90)
     yield
     await stage.undo()
 
@@ -49,10 +51,10 @@ async def _back(stage: Stage) -> AsyncIterator[None]:
 async def test_a_full_disk(stage: Stage) -> None:
     web = await stage.web()
     await stage.do("fill_disk: {pods: Deployment/web, path: /disk, file: access.log.1}")
-    full = await stage.sh(web, "head -c 200000 /dev/zero >/disk/note")
+    full = await stage.sh(web, "dd if=/dev/zero of=/disk/note bs=1k count=200")
     assert "No space left" in full.err
     await stage.undo()
-    assert (await stage.sh(web, "head -c 200000 /dev/zero >/disk/note && rm /disk/note")).ok
+    assert (await stage.sh(web, "dd if=/dev/zero of=/disk/note bs=1k count=200 && rm /disk/note")).ok
 
 
 async def test_no_inodes_are_left(stage: Stage) -> None:
@@ -105,7 +107,11 @@ async def test_a_container_has_less_memory_than_it_says(stage: Stage) -> None:
     await stage.do("limit_memory: {pods: Deployment/web, bytes: 16000000}")
     assert (await stage.sh(web, use)).out.strip() != "30000000"
     await stage.undo()
-    assert (await stage.sh(web, use)).out.strip() == "30000000"
+
+    async def enough() -> bool:  # the kernel may have chosen the server, whose container then starts anew
+        return (await stage.sh(web, use)).out.strip() == "30000000"
+
+    await stage.eventually(enough, 60)
 
 
 async def test_no_more_processes(stage: Stage) -> None:
@@ -121,7 +127,7 @@ async def test_no_more_processes(stage: Stage) -> None:
 
 async def test_no_more_descriptors(stage: Stage) -> None:
     assert await stage.reaches("client")
-    await stage.do("limit_files: {pods: Deployment/web, count: 4}")
+    await stage.do("limit_files: {pods: Deployment/web, count: 3}")
     assert not await stage.reaches("client")
     await stage.undo()
     await stage.cluster.until_reach(True, "client", "web")
@@ -129,9 +135,10 @@ async def test_no_more_descriptors(stage: Stage) -> None:
 
 async def test_no_more_ports_to_connect_from(stage: Stage) -> None:
     await stage.do("limit_ports: {pods: Pod/client, count: 1}")
-    hold = "(sleep 4) | /bin/busybox nc web 8080 & sleep 1; /bin/busybox nc -w 2 web 8080 </dev/null"
+    nc = "/bin/busybox timeout 4 /bin/busybox nc web 8080"
+    hold = f"(sleep 4) | {nc} >/dev/null 2>&1 & sleep 1; {nc} </dev/null"
     refused = await stage.sh("client", hold)
-    assert "not available" in refused.err or "in use" in refused.err
+    assert "Cannot assign requested address" in refused.err
     assert await stage.reaches("other")
     await stage.undo()
     assert (await stage.sh("client", hold)).ok
@@ -212,10 +219,11 @@ async def test_two_workloads_are_parted(stage: Stage) -> None:
 async def test_a_half_open_connection(stage: Stage) -> None:
     """What the client sends arrives; what the server answers does not."""
     await stage.do("drop_packets: {pods: Deployment/web, to: Pod/client, share: 1, direction: out}")
-    hang = await stage.sh("client", "echo hi | /bin/busybox timeout 2 /bin/busybox nc web 8080")
+    count = "awk '/^Tcp: [0-9]/ {print $11}' /proc/net/snmp"  # segments received
+    before = int((await stage.sh(await stage.web(), count)).out)
+    hang = await stage.sh("client", "echo hi | /bin/busybox timeout 4 /bin/busybox nc web 8080")
     assert not hang.ok
-    seen = await stage.sh(await stage.web(), "cat /proc/net/tcp /proc/net/tcp6")
-    assert " 03 " in seen.out, "the server holds a connection that is half open (SYN_RECV)"
+    assert int((await stage.sh(await stage.web(), count)).out) >= before + 2
     assert await stage.reaches("other")
 
 
@@ -310,10 +318,10 @@ async def test_a_lock_is_held_and_taken_again(stage: Stage) -> None:
 
 async def test_redis_is_told_to_refuse_writes(stage: Stage) -> None:
     await stage.do(
-        "redis: {pod: redis, commands: ['CONFIG SET maxmemory 1mb', 'CONFIG SET maxmemory-policy noeviction'],"
-        " check: 'CONFIG GET maxmemory', equals: 1048576, undo: ['CONFIG SET maxmemory 0']}"
+        "redis: {pod: redis, commands: ['CONFIG SET maxmemory 500000', 'CONFIG SET maxmemory-policy noeviction'],"
+        " check: 'CONFIG GET maxmemory', equals: 500000, undo: ['CONFIG SET maxmemory 0']}"
     )
-    assert "OOM command not allowed" in await stage.redis("SET", "cart", "x" * 200_000)
+    assert "OOM command not allowed" in await stage.redis("SET", "cart", "x" * 50_000)
     await stage.undo()
     assert await stage.redis("SET", "cart", "x") == "OK"
     with pytest.raises(ClusterError, match="redis refused"):
@@ -452,23 +460,31 @@ async def test_a_slow_api_server(stage: Stage) -> None:
 
     await ask()
     quick = min([await ask() for _ in range(3)])
-    await stage.do(f"starve_daemon: {{node: {stage.box.nodes[0]}, daemon: kube-apiserver, cores: 0.05}}")
+    await stage.do(f"starve_daemon: {{node: {stage.box.nodes[0]}, daemon: kube-apiserver, cores: 0.02}}")
     slow = max([await ask() for _ in range(2)])
     await stage.undo()
-    assert slow > quick + 1
-    assert await ask() < quick + 2
+    assert slow > quick + 0.5
+    await ask()
+    assert await ask() < quick + 0.5
 
 
 # names, composition, noise
 
 
 async def test_the_clusters_dns_answers_wrongly(stage: Stage) -> None:
-    name = "web.shop.svc.cluster.local"
+    name = "docs.shop.svc.cluster.local"
+    look = f"/bin/busybox nslookup {name}"
     await stage.do(f"dns_answer: {{name: {name}, answer: 203.0.113.77}}")
-    said = await stage.sh("client", f"/bin/busybox nslookup {name}")
-    assert "203.0.113.77" in said.out
-    assert (await stage.sh("client", "/bin/busybox nslookup docs.shop.svc.cluster.local")).ok
+    assert "203.0.113.77" in (await stage.sh("client", look)).out
+    assert (await stage.sh("client", "/bin/busybox nslookup web.shop.svc.cluster.local")).ok
     await stage.undo()
+    await stage.kubectl("-n", "kube-system", "rollout", "restart", "deployment/coredns")
+
+    async def right() -> bool:
+        said = await stage.sh("client", look)
+        return said.ok and "203.0.113.77" not in said.out
+
+    await stage.eventually(right, 60)
 
 
 async def test_a_latent_fault_and_steps_side_by_side(stage: Stage) -> None:
@@ -607,7 +623,8 @@ async def test_what_is_left_behind_names_nobody(stage: Stage) -> None:
 
 async def test_a_node_is_drained(stage: Stage) -> None:
     await stage.do(f"drain: {{node: {stage.box.nodes[1]}, namespace: shop, within: 60}}")
-    left = await stage.api.list("Pod", NAMESPACE, fields=f"spec.nodeName={stage.box.nodes[1]}")
+    there = await stage.api.list("Pod", NAMESPACE, fields=f"spec.nodeName={stage.box.nodes[1]}")
+    left = [pod["metadata"]["name"] for pod in there if pod["status"].get("phase") not in ("Succeeded", "Failed")]
     assert left == []
 
 

@@ -192,7 +192,7 @@ def test_the_schema_of_a_problem_knows_every_step_and_check():
 def test_a_problem_is_started_from_an_incident(folder, tmp_path, monkeypatch):
     root = tmp_path / "root"
     (root / "problems").mkdir(parents=True)
-    (root / "stacks").symlink_to(HERE / "stacks")
+    shutil.copytree(HERE / "stacks", root / "stacks")
     monkeypatch.setenv("AFTERSHOCK_ROOT", str(root))
     made = start("grey-otter", folder / "incident.yaml", "orders")
     assert load("grey-otter").mechanism == "lock-contention"

@@ -22,7 +22,7 @@ from aftershock.problem.model import Fix
 from aftershock.stack.provide import on_fresh_cluster
 from aftershock.trial.conduct import conduct
 from aftershock.trial.plan import plan
-from aftershock.workload.users import die_with_parent
+from aftershock.workload.parent import die_with_parent
 
 __all__ = ["run_cell"]
 

@@ -43,13 +43,14 @@ async def _audit_all(
     from aftershock.problem.load import load
     from aftershock.stack.load import load as load_stack
     from aftershock.stack.provide import saved
+    from aftershock.workload.warm import warm
 
     if jobs != "auto" and not (jobs.isdigit() and int(jobs) > 0):
         raise UsageError(f"`{jobs}` is not a number of boxes", where="--jobs", todo="give a number, or auto")
     read = [load(name) for name in problems]
-    stacks = {problem.stack: load_stack(problem.stack) for problem in read}
+    stacks = {p.id: load_stack(p.stack, size=p.size, components=p.components) for p in read}
     for stack in stacks.values():
-        await saved(stack, out.progress)  # what is built once is not part of an audit's time
+        await saved(stack, out.progress, warm=warm)  # what is built once is not part of an audit's time
     wanted = int(jobs) if jobs != "auto" else slots(cores(), memory_available(), len(all_layouts()))
     admission = Admission(wanted)
     documents = []
@@ -58,7 +59,7 @@ async def _audit_all(
         out.progress(f"[bold]{problem.id}[/bold]: {wanted} boxes at once; records: {folder}")
         document = await run_audit(
             problem,
-            stacks[problem.stack],
+            stacks[problem.id],
             folder=folder,
             admission=admission,
             pattern=cells,

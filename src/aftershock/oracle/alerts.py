@@ -93,4 +93,4 @@ def _matches(matcher: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     same: bool = (
         re.fullmatch(matcher["value"], have) is not None if matcher.get("isRegex") else have == matcher["value"]
     )
-    return same == matcher.get("isEqual", True)
+    return same == bool(matcher.get("isEqual", True))

@@ -43,7 +43,7 @@ def _momentary(found: list[Leaf]) -> Iterator[Weakness]:
 def _reference(found: list[Leaf]) -> Iterator[Weakness]:
     for leaf in found:
         field = str(getattr(leaf.check, "field", ""))
-        value = getattr(leaf.check, "equals", None) is not None or getattr(leaf.check, "matches", "")
+        value = getattr(leaf.check, "equals", None) is not None or bool(getattr(leaf.check, "matches", None))
         if leaf.family == "cause" and field.startswith(("spec", "data", "metadata")) and value:
             todo = "ask for what it does; a right fix elsewhere would be rejected"
             yield Weakness("reference-value", leaf.where, f"`{leaf.id}` asks for one value of {field}", todo)

@@ -135,16 +135,14 @@ class CertificateFault(Primitive):
         issuer = await self._issuer(scene, old, space)
         by = datetime.timedelta(days=self.days)
         made, key = issue(old, self.state, by, self.names or names_of(old), issuer)
-        scene.kept.setdefault(self._kept(space), secret)
         data = {self.certificate: base64.b64encode(made).decode(), self.key: base64.b64encode(key).decode()}
         await scene.tool("kubectl-create").patch("Secret", self.secret, space, {"data": data}, how="merge")
         for ref in self.restart:
             await restart(scene, ref, space)
         fingerprint = x509.load_pem_x509_certificate(made).fingerprint(hashes.SHA256()).hex()
-        return {"secret": self.secret, "fingerprint": fingerprint, "space": space}
-
-    def _kept(self, space: str) -> str:
-        return f"{space}/Secret/{self.secret}"
+        kept = f"{space}/Secret/{self.secret} before {fingerprint}"  # a key does not belong into a record
+        scene.kept[kept] = secret
+        return {"secret": self.secret, "fingerprint": fingerprint, "space": space, "before": kept}
 
     async def _issuer(self, scene: Scene, old: x509.Certificate, space: str) -> tuple[x509.Name, Signer] | None:
         if self.state == "other_authority":
@@ -175,7 +173,7 @@ class CertificateFault(Primitive):
                 raise NotYet(f"{ref}: {why}")
 
     async def undo(self, scene: Scene, done: Mapping[str, Any]) -> None:
-        before = scene.kept[self._kept(done["space"])]["data"]
+        before = scene.kept[done["before"]]["data"]
         data = {key: before.get(key) for key in (self.certificate, self.key)}
         await scene.tool("kubectl-create").patch("Secret", self.secret, done["space"], {"data": data}, how="merge")
         for ref in self.restart:

@@ -1,6 +1,5 @@
 """Releases that go wrong without another image: a command, arguments or variables that are not right."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -65,9 +64,10 @@ class BadRelease(Primitive):
         containers = (before or {}).get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
         if self.container not in [c["name"] for c in containers]:
             raise ClusterError(f"{self.object} has no container {self.container}", where=self.where)
-        scene.kept.setdefault(f"before {self.object}", copy.deepcopy(before or {}))
         after = await self._write(scene, {"containers": [self.patched()]})
-        return {"object": self.object, "generation": after["metadata"]["generation"]}
+        kept = f"{self.object} before generation {after['metadata']['generation']}"
+        scene.kept[kept] = before or {}
+        return {"object": self.object, "before": kept}
 
     async def landed(self, scene: Scene, done: Mapping[str, Any]) -> None:
         obj = await scene.get(self.object, self.namespace)
@@ -104,7 +104,7 @@ class BadRelease(Primitive):
     async def undo(self, scene: Scene, done: Mapping[str, Any]) -> None:
         """The containers as they were, in one more revision."""
         kind, name = split_ref(self.object)
-        before = scene.kept[f"before {self.object}"]["spec"]["template"]["spec"]["containers"]
+        before = scene.kept[done["before"]]["spec"]["template"]["spec"]["containers"]
         operation = [{"op": "replace", "path": "/spec/template/spec/containers", "value": before}]
         api = scene.tool("kubectl-patch")
         await api.patch(kind, name, self.namespace or scene.namespace, operation, how="json")

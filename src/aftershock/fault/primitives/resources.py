@@ -134,15 +134,16 @@ class LimitProcesses(OnGroup):
 
 @primitive("limit_files")
 class LimitFiles(OnPods):
-    """Let each process of a container, and those that they start, have so many open files."""
+    """Let each process of a container, and those that they start, have so many open files. It is the soft limit,
+    which a few programs raise by themselves when they start."""
 
     count: int = Field(ge=3)
 
     async def act(self, scene: Scene, place: Place) -> str:
         return await place.run(
             scene,
-            """prlimit --pid "$P" --nofile --noheadings --output SOFT,HARD | awk '{print $1 ":" $2}'
-            for one in $(cat "$(group pids)/cgroup.procs"); do prlimit --pid "$one" --nofile="$1:$1" || :; done""",
+            """prlimit --pid "$P" --nofile --noheadings --output SOFT | tr -d ' '
+            for one in $(cat "$(group pids)/cgroup.procs"); do prlimit --pid "$one" --nofile="$1:" || :; done""",
             str(self.count),
         )
 
@@ -154,7 +155,7 @@ class LimitFiles(OnPods):
     async def revert(self, scene: Scene, place: Place, kept: str) -> None:
         await place.run(
             scene,
-            'for one in $(cat "$(group pids)/cgroup.procs"); do prlimit --pid "$one" --nofile="$1" || :; done',
+            'for one in $(cat "$(group pids)/cgroup.procs"); do prlimit --pid "$one" --nofile="$1:" || :; done',
             kept,
         )
 

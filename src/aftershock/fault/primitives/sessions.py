@@ -17,6 +17,7 @@ from aftershock.fault.psql import QueryFailed, SessionLost
 from aftershock.fault.scene import Scene
 
 OPENING = 15.0  # seconds that a session may take to be had
+LOOK = 5.0  # seconds between two looks at whether a session is still there
 PAUSE = 2.0  # seconds until a client tries again, as many a program does
 
 
@@ -56,7 +57,7 @@ class HoldSessions(Primitive):
             )
             try:
                 backends[n] = await self._begin(process)
-                await process.wait()
+                await self._end(scene, process, backends[n])
             finally:
                 backends[n] = 0
                 kill_group(process.pid)
@@ -64,6 +65,24 @@ class HoldSessions(Primitive):
             if not self.again:
                 return
             await asyncio.sleep(PAUSE)
+
+    async def _end(self, scene: Scene, process: asyncio.subprocess.Process, backend: int) -> None:
+        """Until the session has ended. psql notices only when it next sends something, so the server is asked."""
+        if not backend or not self.again:
+            await process.wait()
+            return
+        while process.returncode is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK):
+                    await process.wait()
+                    return
+            with contextlib.suppress(QueryFailed, SessionLost):
+                there = await scene.databases.ask(
+                    self.database, f"select count(*) from pg_stat_activity where pid = {backend}", hasty=True
+                )
+                await scene.databases.ask(self.database, "select 1", hasty=True)  # nobody is to read the above
+                if there[0][0] == "0":
+                    return
 
     async def _begin(self, process: asyncio.subprocess.Process) -> int:
         assert process.stdin is not None

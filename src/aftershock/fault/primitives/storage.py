@@ -39,13 +39,14 @@ class FillDisk(OnVolume):
             scene,
             """file=$ROOT$1/$2
             owner=$(awk '/^Uid:/ {u=$2} /^Gid:/ {print u ":" $2}' /proc/$P/status)
-            free=$(stat -f -c '%a %S' "$ROOT$1" | awk -v keep="$3" '{print $1 * $2 - keep}')
+            case $owner in 0:*) blocks=%f ;; *) blocks=%a ;; esac # what is reserved is there for root
+            free=$(stat -f -c "$blocks %S" "$ROOT$1" | awk -v keep="$3" '{print $1 * $2 - keep}')
             for share in 1000 999 995 990 970 900; do
               size=$(awk -v f="$free" -v s=$share 'BEGIN {printf "%d", f * s / 1000}')
               if [ "$size" -gt 0 ] && fallocate -l "$size" "$file" 2>/dev/null; then break; fi
             done
             while :; do
-              more=$(stat -f -c '%a %S' "$ROOT$1" | awk -v keep="$3" '{print $1 * $2 - keep}')
+              more=$(stat -f -c "$blocks %S" "$ROOT$1" | awk -v keep="$3" '{print $1 * $2 - keep}')
               if [ "$more" -lt 4096 ]; then break; fi
               head -c "$more" /dev/zero >>"$file" 2>/dev/null || break
             done
@@ -118,7 +119,8 @@ class ReadonlyVolume(OnVolume):
 
     async def probe(self, scene: Scene, place: Place, kept: str) -> None:
         line = await place.look(scene, "awk -v at=\"$1\" '$5 == at {print $6, $NF}' /proc/$P/mountinfo", self.path)
-        if not any(options.split(",")[0] == "ro" for options in line.split()):
+        found = {option for options in line.split() for option in options.split(",")}
+        if not found & {"ro", "emergency_ro"}:
             raise NotYet(f"{self.path} in {place.pod} is mounted {line or 'not at all'}")
 
     async def revert(self, scene: Scene, place: Place, kept: str) -> None:
