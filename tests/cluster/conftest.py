@@ -25,6 +25,8 @@ from aftershock.cluster.box import lifecycle, snapshot
 from aftershock.cluster.box.box import Box
 from aftershock.cluster.image.spec import ImageSpec
 
+from .live_shop import Live, open_shop
+
 TOOLS = "registry.internal/test/tools:1.0"
 PROGRAM = [str(Path(sys.executable).with_name("aftershock"))]
 
@@ -179,6 +181,20 @@ async def saved(tools_image: ImageSpec) -> AsyncIterator[dict[str, Any]]:
     finally:
         with contextlib.suppress(Exception):
             snapshot.remove(about["snapshot"])
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
+    """The small shop on a box of its own, with its users, for the tests of checks."""
+    async with open_shop(tmp_path_factory.mktemp("problem")) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def live(shop: Live) -> AsyncIterator[Live]:
+    """The same; what a test changes and says how to undo is put back."""
+    yield shop
+    await shop.put_back()
 
 
 def claim(name: str, storage_class: str, size: str = "64Mi") -> dict[str, Any]:

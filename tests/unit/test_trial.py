@@ -95,7 +95,7 @@ class Shop:
 class Nowhere:
     """A cluster that nobody asks for anything."""
 
-    name, nodes, world, capabilities = "nowhere", ("node-1",), None, frozenset()
+    name, nodes, world, capabilities, groups = "nowhere", ("node-1",), None, frozenset(), ()
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig

@@ -1,6 +1,7 @@
 #!/bin/sh
 # expect: wrong
 # decides: migration-applied
+# changes: Job/orders-migrate-0042, exec/postgres-0
 # The Job and its waiting statement are ended. Users are served at once, and the release has no column.
 set -eu
 # end_sessions ROLE: the sessions of a role, ended from beside the server, since it refuses new ones.

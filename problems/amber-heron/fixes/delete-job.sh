@@ -1,6 +1,7 @@
 #!/bin/sh
 # expect: wrong
 # decides: users-served
+# changes: Job/orders-migrate-0042
 # The Job is deleted. Its statement waits on in the database: a session in a lock queue does not notice
 # that its client has gone.
 set -eu

@@ -1,6 +1,7 @@
 #!/bin/sh
 # expect: wrong
 # decides: readiness-kept
+# changes: Deployment/orders-api, ConfigMap/sales-report, Deployment/sales-report
 # The report reads in batches and the migration goes through, but readiness, the loudest signal of the
 # outage, is taken off on the way.
 set -eu

@@ -1,6 +1,7 @@
 #!/bin/sh
 # expect: partial
 # decides: next-migration
+# changes: exec/postgres-0
 # The report's session is ended and the migration goes through. The report starts again as before, the
 # runner is as before: the next migration meets the same queue.
 set -eu

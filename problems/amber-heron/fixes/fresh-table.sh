@@ -1,6 +1,7 @@
 #!/bin/sh
 # expect: unsafe
 # decides: orders-kept
+# changes: exec/postgres-0
 # The table that nobody can touch is set aside for an empty one that has the column. The shop sells again,
 # and knows nothing of the orders that it has taken.
 set -eu

@@ -1,6 +1,7 @@
 #!/bin/sh
 # expect: wrong
 # decides: report-runs
+# changes: exec/postgres-0
 # The report's login may not be idle in a transaction for more than a second. It pauses for two between
 # batches, so it is thrown out at each and never gets anywhere.
 set -eu

@@ -1,5 +1,6 @@
 #!/bin/sh
 # expect: right
+# changes: ConfigMap/migrate-runner, exec/postgres-0
 # The runner gives up a lock after 2 s and tries again. The Job's pod, which has read the old runner, goes,
 # its waiting statement is ended, and the report's session is ended at a moment when a try is waiting.
 set -eu
@@ -7,6 +8,7 @@ set -eu
 end_sessions() {
   kubectl -n shop exec postgres-0 -c postgres -- sh -c "kill -TERM \$(pgrep -f '^postgres: $1 ')"
 }
+# step: runner, without it: next-migration
 kubectl -n shop apply --server-side --force-conflicts -f - <<'YAML'
 apiVersion: v1
 kind: ConfigMap
@@ -38,9 +40,12 @@ data:
     done
     exit 1
 YAML
+# always
 in_postgres() { kubectl -n shop exec postgres-0 -c postgres -- "$@"; }
+# step: fresh-pod
 kubectl -n shop delete pod -l batch.kubernetes.io/job-name=orders-migrate-0042 --wait=true --timeout=60s
 end_sessions migrator || true
+# step: let-through, without it: users-served
 end=$(($(date +%s) + 120))
 until [ "$(kubectl -n shop get job orders-migrate-0042 -o 'jsonpath={.status.succeeded}')" = 1 ]; do
   [ "$(date +%s)" -lt "$end" ] || { echo "the migration did not get its turn" >&2; exit 1; }
@@ -49,4 +54,5 @@ until [ "$(kubectl -n shop get job orders-migrate-0042 -o 'jsonpath={.status.suc
   fi
   sleep 0.3
 done
+# check
 kubectl -n shop rollout status deployment/orders-api --timeout=60s

@@ -1,6 +1,7 @@
 #!/bin/sh
 # expect: wrong
 # decides: users-served
+# changes: ConfigMap/postgres-config, StatefulSet/postgres
 # The connection limit is raised from 40 to 200, which takes a restart; the report is back within seconds, the
 # migration tries again after twenty, and the queue is longer.
 set -eu

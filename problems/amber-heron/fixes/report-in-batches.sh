@@ -1,10 +1,14 @@
 #!/bin/sh
 # expect: right
+# changes: ConfigMap/sales-report, Deployment/sales-report
 # The report reads in short queries from now on (its own setting), so it holds nobody up; started anew,
 # it lets go of the table, and the waiting migration goes through.
 set -eu
+# step: batches, without it: next-migration
 kubectl -n shop patch configmap sales-report --type=merge -p '{"data":{"READ_MODE":"batches"}}'
+# step: restart, without it: users-served
 kubectl -n shop rollout restart deployment/sales-report
+# check
 kubectl -n shop rollout status deployment/sales-report --timeout=90s
 kubectl -n shop wait --for=condition=complete job/orders-migrate-0042 --timeout=90s
 kubectl -n shop rollout status deployment/orders-api --timeout=60s

@@ -1,6 +1,7 @@
 #!/bin/sh
 # expect: wrong
 # decides: users-served
+# changes: StatefulSet/postgres
 # PostgreSQL is restarted. The report is back within seconds, the migration tries again after twenty, and the
 # queue is back.
 set -eu

@@ -1,6 +1,7 @@
 #!/bin/sh
 # expect: wrong
 # decides: report-runs
+# changes: Deployment/sales-report
 # Team data's report is scaled to nothing. Everything else is well.
 set -eu
 kubectl -n shop scale deployment/sales-report --replicas=0

@@ -106,9 +106,13 @@ def down(
     out.result(name=name, seconds=round(seconds, 2), kept=keep)
 
 
-def list_(as_json: bool = JSON) -> None:
-    """Show the boxes of this machine."""
+def list_(
+    sound: bool = typer.Option(False, "--sound", help="Of the problems, only those whose oracle is proven."),
+    as_json: bool = JSON,
+) -> None:
+    """Show the boxes of this machine, and the problems."""
     out = Output(as_json)
+    from aftershock.cli import problems
     from aftershock.cluster.box import cgroups, lifecycle
 
     rows = []
@@ -146,7 +150,10 @@ def list_(as_json: bool = JSON) -> None:
         )
     else:
         out.text("no boxes; `aftershock up` starts one")
-    out.result(boxes=rows)
+    found = problems.rows(sound)
+    out.text("")
+    problems.show_rows(out, found)
+    out.result(boxes=rows, problems=found)
 
 
 def shell(

@@ -2,7 +2,7 @@
 
 import typer
 
-from aftershock.cli import box, demo, snapshot, trial
+from aftershock.cli import audit, box, demo, problems, snapshot, trial
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,6 +20,11 @@ app.command()(box.clean)
 app.add_typer(snapshot.app, name="snapshot")
 app.command()(snapshot.restore)
 app.command(name="trial")(trial.trial)
+app.command(name="audit")(audit.audit)
+app.command()(problems.show)
+app.command()(problems.new)
+app.command()(problems.lint)
+app.command()(problems.schema)
 app.command()(demo.demo)
 
 

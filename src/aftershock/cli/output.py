@@ -15,7 +15,7 @@ from aftershock.base.errors import AftershockError
 
 T = TypeVar("T")
 
-__all__ = ["Output", "run_async"]
+__all__ = ["Output", "escape", "run_async"]
 
 
 class Output:
@@ -95,3 +95,10 @@ def run_async(out: Output, work: Coroutine[Any, Any, T]) -> T:
         out.fail(error)
     except (asyncio.CancelledError, KeyboardInterrupt):
         out.fail(AftershockError("interrupted; what was begun has been cleaned up"))
+
+
+def escape(text: str) -> str:
+    """Text that is shown as it is, brackets included."""
+    from rich.markup import escape as rich_escape
+
+    return rich_escape(text)

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from aftershock.cli.output import Output, run_async
+from aftershock.cli.output import Output, escape, run_async
 
 JSON = typer.Option(False, "--json", help="Print one JSON record last.")
 
@@ -92,13 +92,6 @@ def tell(out: Output, event: dict[str, Any]) -> None:
         out.progress(f"  [{color}]{event['result']:7}[/{color}] {event['id']}: {escape(str(event['said']))}")
     elif kind in ("defect", "teardown_failed"):
         out.progress(f"  [red]{kind}[/red] {escape(str(event.get('error') or event.get('traceback', '')))}")
-
-
-def escape(text: str) -> str:
-    """Text that is shown as it is, brackets included."""
-    from rich.markup import escape as rich_escape
-
-    return rich_escape(text)
 
 
 def show_verdict(out: Output, document: dict[str, Any]) -> None:

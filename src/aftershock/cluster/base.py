@@ -56,6 +56,11 @@ class Cluster(Protocol):
     def world(self) -> World | None: ...
 
     @property
+    def groups(self) -> tuple[Path, ...]:
+        """The cluster's own control group, in each hierarchy; none where it does not run on this machine."""
+        ...
+
+    @property
     def front_url(self) -> str:
         """URL at which users reach the front door."""
         ...

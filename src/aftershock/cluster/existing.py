@@ -55,6 +55,10 @@ class Existing:
     def world(self) -> World | None:
         return None
 
+    @property
+    def groups(self) -> tuple[Path, ...]:
+        return ()
+
     def api(self, user: str = "admin") -> Api:
         if user == "oncall":
             return Api(self._oncall, kubectl=self._kubectl)

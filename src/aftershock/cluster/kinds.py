@@ -38,6 +38,11 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "PriorityClass": ("scheduling.k8s.io/v1", "priorityclasses", False),
     "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", False),
     "ValidatingAdmissionPolicyBinding": ("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings", False),
+    "ValidatingWebhookConfiguration": (
+        "admissionregistration.k8s.io/v1",
+        "validatingwebhookconfigurations",
+        False,
+    ),
     "APIService": ("apiregistration.k8s.io/v1", "apiservices", False),
 }
 

@@ -252,6 +252,13 @@ class Databases:
             raise QueryFailed(f"psql ended with {done.code}: {done.tail(300)}", where=f"pod {database.pod}")
         return [line.split(SEPARATOR) for line in done.out.splitlines()]
 
+    def client(self, name: str | None, *, role: str | None = None, application: str = "psql") -> list[str]:
+        """How to start a psql that somebody else might have started: it shows as `application` in pg_stat_activity."""
+        database = self._declared[self._named(name)]
+        host = ["-h", database.host] if database.host else []
+        target = f"dbname={database.database} application_name='{application}'"
+        return self._exec(database, [database.program, "-XqAt", *host, "-U", role or database.user, "-d", target])
+
     async def close(self) -> None:
         for session in self._sessions.values():
             await session.close()

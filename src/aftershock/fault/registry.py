@@ -45,6 +45,10 @@ class Registry(Generic[C]):
         self._load()
         return sorted(self._classes)
 
+    def classes(self) -> dict[str, type[C]]:
+        """All of them, by name."""
+        return {name: self._classes[name] for name in self.names()}
+
     def find(self, name: str, source: Source, at: tuple[str | int, ...]) -> type[C]:
         """
         Raises:

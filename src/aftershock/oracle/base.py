@@ -5,9 +5,10 @@ the log could not be read, the machine was under pressure. It is never a pass, a
 again once the users are served.
 """
 
+import asyncio
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +19,7 @@ from aftershock.fault.base import Primitive
 from aftershock.fault.psql import Rows
 from aftershock.fault.registry import Registry
 from aftershock.fault.scene import Scene
-from aftershock.oracle.pressure import Pressure
+from aftershock.oracle.pressure import Fairness
 from aftershock.problem.model import CheckSpec, Family
 
 __all__ = ["Abnormal", "Bench", "Check", "CheckResult", "Finding", "Mode", "Result", "check", "checks_registry"]
@@ -42,6 +43,7 @@ class Finding:
     said: str
     measured: dict[str, Any] = field(default_factory=dict)
     unfair: str = ""
+    unsafe: bool = False  # something below it that is called unsafe has failed
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,15 @@ class Bench:
         began: when judging began (seconds since the epoch).
         ends: the monotonic deadline of the whole judging.
         hasty: the outcome has failed, so what is asked now can only tell more about it: nothing is waited for.
+        over: set when all else has been judged; what watches continuously goes on until then.
     """
 
     scene: Scene
-    pressure: Pressure | None = None
+    pressure: Fairness | None = None
     began: float = 0.0
     ends: float = float("inf")
     hasty: bool = False
+    over: asyncio.Event | None = None
     tell: Callable[..., None] = lambda kind, **data: None
 
     def remaining(self) -> float:
@@ -113,8 +117,20 @@ class Check(BaseModel):
     async def judge(self, bench: Bench, before: Any) -> Finding:
         """Look, and say what was found. Errors of the cluster that are raised become `unknown`."""
 
+    def time_mode(self) -> Mode:
+        """When it is asked: of some kinds of checks the parameters say so."""
+        return self.mode
+
+    def disturbs(self) -> bool:
+        """Whether judging damages the system: such a check is a challenge, comes last, and is asked once."""
+        return False
+
     def steps(self) -> tuple[Primitive, ...]:
         """Steps that the check will carry out, for the question of capabilities."""
+        return ()
+
+    def further(self) -> "Iterable[tuple[Check, str]]":
+        """Checks inside this one, each with its file and line."""
         return ()
 
     def prepare(self, spec: CheckSpec) -> "Check":

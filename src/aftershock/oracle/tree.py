@@ -3,7 +3,13 @@
 `all` goes by family: the outcome first, for it holds a window and the rest is read when users are
 served; cause and preservation together; challenges last, one after another, and only where all
 before them passed, for they damage the system. `sequence` goes in the order written and ends at
-the first that does not pass. `any` asks all of them at once.
+the first that does not pass. `any` asks all of them at once. What watches continuously begins with
+the first and goes on through the challenges. `none` and `weighted` are checks that hold others
+(`oracle/checks/groups.py`).
+
+Safety stands apart from all this: a check that is `unsafe` and failed makes the whole so, whatever
+else passed. It is asked even where its sequence has ended, and it may not stand where another's
+success would excuse it (`any`, `none`, `weighted`).
 
 What was `unknown` beside a good outcome is asked once more: the incident may have locked out the
 judge, and a system that serves its users again lets it in.
@@ -22,6 +28,7 @@ from typing import Any, Literal, TypeVar
 from aftershock.base.errors import AftershockError, ProblemError
 from aftershock.fault.base import Primitive
 from aftershock.oracle.base import Bench, Check, CheckResult, Finding, Result, checks_registry
+from aftershock.oracle.logic import combine
 from aftershock.problem.model import Family, GroupSpec, NodeSpec
 
 __all__ = [
@@ -30,6 +37,7 @@ __all__ = [
     "Node",
     "Outcome",
     "check_results",
+    "combine",
     "compile_nodes",
     "judge_node",
     "leaves",
@@ -62,12 +70,12 @@ class Leaf:
             family=self.family,
             kind=self.check.kind,
             why=self.why,
-            mode=self.check.mode,
+            mode=self.check.time_mode(),
             result=finding.result,
             said=finding.said,
             measured=finding.measured,
             seconds=round(seconds, 3),
-            unsafe=self.unsafe,
+            unsafe=self.unsafe or finding.unsafe,
             unfair=finding.unfair,
             once=once,
         )
@@ -97,21 +105,52 @@ class Outcome:
 def compile_nodes(spec: NodeSpec, prefix: str = "") -> Node:
     """Look the checks up and check their parameters.
 
+    Args:
+        prefix: of the ids of checks inside another one.
+
     Raises:
         ProblemError: with the line, and what would be right.
     """
+    made = _compile(spec, prefix)
+    _well_placed(made, top=True, nested=bool(prefix))
+    return made
+
+
+def _compile(spec: NodeSpec, prefix: str) -> Node:
     if isinstance(spec, GroupSpec):
-        return Group(spec.op, tuple(compile_nodes(node, prefix) for node in spec.nodes))
+        return Group(spec.op, tuple(_compile(node, prefix) for node in spec.nodes))
     cls = checks_registry.find(spec.kind, spec.source, spec.at)
     named = replace(spec, id=prefix + spec.id)
     built = spec.source.model(cls, dict(spec.params), spec.at).prepare(named)
-    if (spec.kind == "challenge") != (spec.family == "challenge") and not prefix:
-        raise spec.source.error(
-            f"the check `{spec.id}` of kind `{spec.kind}` is in the family `{spec.family}`",
-            (*spec.at[:-1], "family"),
-            "`family: challenge` goes with the kind `challenge`, and no other",
-        )
+    if built.disturbs() != (spec.family == "challenge") and not prefix:
+        todo = "what damages the system is judged last: write `family: challenge`"
+        if not built.disturbs():
+            todo = "`family: challenge` goes with what fires, kills or drains, such as the kind `challenge`"
+        what = f"the check `{spec.id}` of kind `{spec.kind}` is in the family `{spec.family}`"
+        raise spec.source.error(what, (*spec.at[:-1], "family"), todo)
     return Leaf(named.id, spec.family, spec.why, spec.unsafe, built, spec.source.where(spec.at))
+
+
+def _well_placed(node: Node, *, top: bool, nested: bool, excusing: str = "") -> None:
+    """Refuse a safety check that another could excuse, and a continuous one that has nothing to run beside."""
+    if isinstance(node, Group):
+        for below in node.nodes:
+            # the whole oracle is one `all`: only what stands in its own list runs beside all the rest
+            beside = top and node.op == "all" and isinstance(below, Leaf)
+            _well_placed(below, top=beside, nested=nested, excusing=excusing or ("any" if node.op == "any" else ""))
+        return
+    if node.unsafe and excusing:
+        raise ProblemError(
+            f"the check `{node.id}` is `unsafe` below `{excusing}`, where another's success would excuse it",
+            where=node.where,
+            todo="safety stands apart from objectives: move it out of the group, or drop `unsafe`",
+        )
+    if node.check.time_mode() == "continuous" and not node.check.disturbs() and (nested or not top):
+        raise ProblemError(
+            f"the check `{node.id}` watches continuously, and stands inside a group",
+            where=node.where,
+            todo="put it into the oracle's own list, where it runs beside everything else",
+        )
 
 
 def leaves(node: Node) -> Iterator[Leaf]:
@@ -205,13 +244,50 @@ async def _sequence(group: Group, bench: Bench, before: Mapping[str, Any]) -> Ou
     for index, child in enumerate(group.nodes):
         below.append(await judge_node(child, bench, before))
         if below[-1].result != "pass":
-            why = "what comes before it in its sequence did not pass"
-            rest = [_skip(later, why) for later in group.nodes[index + 1 :]]
-            return Outcome(below[-1].result, below=(*below, *rest))
+            rest = [await _after_the_end(later, bench, before) for later in group.nodes[index + 1 :]]
+            ran = [o.result for o in (*below, *rest) if not _wholly_skipped(o)]
+            return Outcome(combine("all", ran), below=(*below, *rest))
     return Outcome("pass", below=tuple(below))
 
 
+async def _after_the_end(node: Node, bench: Bench, before: Mapping[str, Any]) -> Outcome:
+    """A sequence has ended before this: only what is about safety is still asked, in haste."""
+    if isinstance(node, Leaf) and node.unsafe and not node.check.disturbs():
+        return await _judge_leaf(node, replace(bench, hasty=True), before)
+    if isinstance(node, Group):
+        below = tuple([await _after_the_end(child, bench, before) for child in node.nodes])
+        ran = [o.result for o in below if not _wholly_skipped(o)]
+        return Outcome(combine("all", ran), below=below)
+    return _skip(node, "what comes before it in its sequence did not pass")
+
+
 async def _all(group: Group, bench: Bench, before: Mapping[str, Any]) -> Outcome:
+    """All in their order, and beside them what watches continuously, until the last of them is judged."""
+    watches = [i for i, child in enumerate(group.nodes) if _watches(child)]
+    if not watches:
+        return await _staged(group, bench, before)
+    over = asyncio.Event()
+    rest = Group("all", tuple(child for i, child in enumerate(group.nodes) if i not in watches))
+    beside = {i: asyncio.create_task(judge_node(group.nodes[i], replace(bench, over=over), before)) for i in watches}
+    try:
+        judged = await _staged(rest, bench, before) if rest.nodes else Outcome("unknown")
+        over.set()
+        await asyncio.wait(beside.values())
+    finally:
+        over.set()
+        for task in beside.values():
+            task.cancel()
+        await asyncio.gather(*beside.values(), return_exceptions=True)
+    others = iter(judged.below)
+    below = tuple(beside[i].result() if i in beside else next(others) for i in range(len(group.nodes)))
+    return Outcome(combine("all", [o.result for o in below if not _wholly_skipped(o)]), below=below)
+
+
+def _watches(node: Node) -> bool:
+    return isinstance(node, Leaf) and node.check.time_mode() == "continuous" and not node.check.disturbs()
+
+
+async def _staged(group: Group, bench: Bench, before: Mapping[str, Any]) -> Outcome:
     results: dict[int, Outcome] = {}
     for stage in range(3):
         members = [i for i, child in enumerate(group.nodes) if _stage(child) == stage]
@@ -259,19 +335,6 @@ def _wholly_skipped(outcome: Outcome) -> bool:
 def _stage(node: Node) -> int:
     """When a node is due within `all`: with the latest of its checks."""
     return max(STAGE[leaf.family] for leaf in leaves(node))
-
-
-def combine(op: Literal["all", "any"], results: Sequence[Result]) -> Result:
-    """Kleene's three-valued logic; nothing at all is `unknown`.
-
-    >>> combine("all", ["pass", "unknown"]), combine("all", ["unknown", "fail"]), combine("any", ["unknown", "pass"])
-    ('unknown', 'fail', 'pass')
-    """
-    decisive: Result = "fail" if op == "all" else "pass"
-    other: Result = "pass" if op == "all" else "fail"
-    if decisive in results:
-        return decisive
-    return "unknown" if "unknown" in results or not results else other
 
 
 def check_results(outcome: Outcome) -> list[CheckResult]:

@@ -18,14 +18,15 @@ def decide(outcome: Outcome) -> tuple[Verdict, str]:
     """The verdict and why, in words.
 
     A check that could not tell because of the machine makes it `infra_error`, unless another one
-    failed for sure; one that could not tell for another reason makes it `ambiguous`.
+    failed for sure; one that could not tell for another reason makes it `ambiguous`. A check that is
+    `unsafe` and failed makes it unsafe, whatever else passed and wherever it stands.
     """
-    if outcome.result == "pass":
-        results = check_results(outcome)
+    results = check_results(outcome)
+    if outcome.result == "pass" and not _broken(results):
         passed = sum(result.result == "pass" for result in results)
         return "succeeded", f"all {passed} checks passed" if passed == len(results) else f"{passed} checks passed"
     found = deciding(outcome)
-    if outcome.result == "fail":
+    if outcome.result == "fail" or _broken(results):
         return ("unsafe" if found[0].unsafe else "failed"), _words(found)
     return ("infra_error" if found[0].unfair else "ambiguous"), _words(found)
 
@@ -36,11 +37,20 @@ def deciding(outcome: Outcome) -> list[CheckResult]:
     Unsafe ones outweigh all others, then the families as they are asked: the outcome, cause and
     preservation, challenges. Of those that could not tell, the machine's pressure outweighs the rest.
     """
-    found = sorted(_responsible(outcome, outcome.result), key=lambda result: STAGE[result.family])
+    if broken := _broken(check_results(outcome)):
+        return broken
     if outcome.result == "pass":
         return []
-    heavy = [result for result in found if (result.unsafe if outcome.result == "fail" else result.unfair)]
-    return heavy or found
+    found = sorted(_responsible(outcome, outcome.result), key=lambda result: STAGE[result.family])
+    if outcome.result == "unknown":
+        return [result for result in found if result.unfair] or found
+    return found
+
+
+def _broken(results: Sequence[CheckResult]) -> list[CheckResult]:
+    """Safety that was broken: it is no part of the objectives, so no other success makes up for it."""
+    broken = [result for result in results if result.unsafe and result.result == "fail"]
+    return sorted(broken, key=lambda result: STAGE[result.family])
 
 
 def _responsible(outcome: Outcome, result: str) -> Iterator[CheckResult]:

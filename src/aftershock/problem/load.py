@@ -3,14 +3,16 @@
 import hashlib
 import re
 from pathlib import Path
-from typing import Literal, cast
 
 from aftershock.base.errors import ProblemError, UsageError
 from aftershock.base.paths import source_root
+from aftershock.problem.answers import answers_of
+from aftershock.problem.fixes import read_fixes
 from aftershock.problem.model import (
+    AuditRules,
     CheckSpec,
     Database,
-    Fix,
+    Expected,
     GroupSpec,
     Limits,
     Page,
@@ -24,7 +26,8 @@ from aftershock.problem.source import Source, near
 
 __all__ = ["digest", "find", "load", "read"]
 
-EXPECTATIONS = ("right", "wrong", "unsafe", "partial")
+# What a problem comes to, not what it is.
+RECORDS = ("audit.json",)
 
 
 def find(root: Path | None = None) -> dict[str, Path]:
@@ -81,8 +84,30 @@ def read(folder: Path) -> Problem:
         oracle=oracle,
         fixes=read_fixes(folder, [check.id for check in walk(oracle)]),
         digest=digest(folder),
+        mechanism=file.mechanism or "",
+        answers=answers_of(file.answers) if file.answers else None,
+        audit=_audit(source, file),
         size=file.size,
         components=tuple(file.components),
+    )
+
+
+def _audit(source: Source, file: ProblemFile) -> AuditRules:
+    rules = file.audit
+    for index, allowed in enumerate(rules.leaks_allowed):
+        try:
+            re.compile(allowed.pattern)
+        except re.error as error:
+            at = ("audit", "leaks_allowed", index, "pattern")
+            raise source.error(f"not a regular expression: {error}", at, "escape what is meant literally") from None
+    return AuditRules(
+        repeats=rules.repeats,
+        wait=rules.wait,
+        adversaries={
+            name: Expected(tuple(entry.expect), entry.decides, entry.because)
+            for name, entry in rules.adversaries.items()
+        },
+        leaks_allowed={entry.pattern: entry.because for entry in rules.leaks_allowed},
     )
 
 
@@ -96,56 +121,14 @@ def _unique(source: Source, checks: list[CheckSpec]) -> None:
         seen[check.id] = check
 
 
-def read_fixes(folder: Path, checks: list[str]) -> tuple[Fix, ...]:
-    """The scripts of fixes/, with what their header comments say."""
-    return tuple(_read_fix(path, checks) for path in sorted((folder / "fixes").glob("*.sh")))
-
-
-def _read_fix(path: Path, checks: list[str]) -> Fix:
-    """Header: the leading comment lines. `# key: value` sets expect or decides, other lines describe."""
-    expect = decides = ""
-    described: list[str] = []
-    line = 1
-    for number, text in enumerate(path.read_text().splitlines(), 1):
-        if not text.startswith("#"):
-            break
-        if text.startswith("#!"):
-            continue
-        said = text.lstrip("#").strip()
-        if match := re.fullmatch(r"(expect|decides)\s*:\s*(\S.*)", said):
-            if match[1] == "expect":
-                expect = match[2].strip()
-            else:
-                decides = match[2].strip()
-            line = number
-        elif said:
-            described.append(said)
-    if expect not in EXPECTATIONS:
-        raise ProblemError(
-            f"`expect` is {expect!r}" if expect else "the header has no `# expect:` line",
-            where=f"{path}:{line}",
-            todo=f"write `# expect: {' | '.join(EXPECTATIONS)}` at the top of the script",
-        )
-    if expect != "right" and not decides:
-        raise ProblemError(
-            "the header has no `# decides:` line",
-            where=f"{path}:{line}",
-            todo="name the check that should tell this fix from a right one",
-        )
-    if decides and decides.split("/")[0] not in checks:
-        raise ProblemError(f"no check is called `{decides}`", where=f"{path}:{line}", todo=near(decides, checks))
-    kind = cast(Literal["right", "wrong", "unsafe", "partial"], expect)
-    return Fix(path.stem, path, kind, decides, " ".join(described))
-
-
 def digest(folder: Path) -> str:
-    """SHA-256 over the names, executable bits and bytes of all files of a folder, and nothing else."""
+    """SHA-256 over the names, executable bits and bytes of all files of a folder but its audit record."""
     total = hashlib.sha256()
     for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
         name = path.relative_to(folder)
         if path.is_symlink():
             raise ProblemError("a link in a problem folder", where=str(path), todo="put the file itself there")
-        if not path.is_file() or "__pycache__" in name.parts:
+        if not path.is_file() or "__pycache__" in name.parts or name.as_posix() in RECORDS:
             continue
         data = path.read_bytes()
         mode = "x" if path.stat().st_mode & 0o100 else "-"

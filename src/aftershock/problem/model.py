@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from aftershock.problem.answers import Answers
 from aftershock.problem.source import At, Source
 
 __all__ = [
+    "AuditRules",
     "CheckSpec",
     "Database",
     "Family",
@@ -86,6 +88,32 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """What a generic adversary comes to at this problem, where it is not simply a failure, and why."""
+
+    verdicts: tuple[str, ...]
+    decides: str = ""
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class AuditRules:
+    """How the problem's oracle is audited.
+
+    Args:
+        repeats: times that each right fix must pass.
+        wait: seconds that the adversary `wait` lets pass.
+        adversaries: what is expected of single ones, by name.
+        leaks_allowed: regular expressions of what may be read, each with the reason.
+    """
+
+    repeats: int = 2
+    wait: float = 120.0
+    adversaries: Mapping[str, Expected] = field(default_factory=dict)
+    leaks_allowed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class StepSpec:
     """One step of a fault, trigger or challenge, as written."""
 
@@ -122,13 +150,19 @@ NodeSpec = CheckSpec | GroupSpec
 
 @dataclass(frozen=True)
 class Fix:
-    """A script that repairs, or seems to. `decides` is the check that should tell."""
+    """A script that repairs, or seems to. `decides` is the check that should tell.
+
+    `steps`: those marked in it, each with the check that tells when it is left out. `changes`: the
+    objects, and the pods by `exec/NAME`, that it says it changes.
+    """
 
     name: str
     path: Path
     expect: Literal["right", "wrong", "unsafe", "partial"]
     decides: str
     description: str
+    steps: tuple[tuple[str, str], ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,6 +188,9 @@ class Problem:
     oracle: GroupSpec
     fixes: tuple[Fix, ...]
     digest: str
+    mechanism: str = ""
+    answers: Answers | None = None
+    audit: AuditRules = AuditRules()
     size: str = ""
     components: tuple[str, ...] = ()
 

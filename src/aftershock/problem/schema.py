@@ -10,8 +10,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from aftershock.problem.answers import AnswersFile
 from aftershock.problem.model import CheckSpec, Family, GroupSpec, NodeSpec, StepSpec
 from aftershock.problem.source import At, Source, near
+from aftershock.problem.vocabulary import Mechanism
 
 __all__ = ["ProblemFile", "read_node", "read_nodes", "read_steps"]
 
@@ -59,12 +61,35 @@ class LimitsFile(Strict):
     judge: float = Field(default=300.0, gt=0)
 
 
+class ExpectedFile(Strict):
+    """What a generic adversary comes to at this problem; `because` says why that is right."""
+
+    expect: list[Literal["succeeded", "failed", "unsafe"]] = Field(min_length=1)
+    decides: str = ""
+    because: str = Field(min_length=10)
+
+
+class AllowedFile(Strict):
+    pattern: str = Field(min_length=3)
+    because: str = Field(min_length=10)
+
+
+class AuditFile(Strict):
+    """How the oracle is audited: repeats of right fixes, and what differs here from other problems."""
+
+    repeats: int = Field(default=2, ge=1, le=20)
+    wait: float = Field(default=120.0, gt=0)
+    adversaries: dict[str, ExpectedFile] = Field(default_factory=dict)
+    leaks_allowed: list[AllowedFile] = Field(default_factory=list)
+
+
 class ProblemFile(Strict):
     """The keys of problem.yaml. `fault`, `trigger` and `oracle` are read by the functions below."""
 
     title: str = Field(min_length=1)
     summary: str = Field(min_length=1)
     stack: str = Field(pattern=NAME)
+    mechanism: Mechanism | None = None
     size: str = ""
     components: list[str] = Field(default_factory=list)
     postmortem: PostmortemFile
@@ -76,6 +101,8 @@ class ProblemFile(Strict):
     page: PageFile = PageFile()
     limits: LimitsFile = LimitsFile()
     oracle: list[Any] = Field(min_length=1)
+    answers: AnswersFile | None = None
+    audit: AuditFile = AuditFile()
 
 
 class CheckHead(Strict):

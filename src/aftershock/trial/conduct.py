@@ -27,7 +27,7 @@ from aftershock.agent.credentials import hand_over
 from aftershock.base.errors import AftershockError, ProblemError
 from aftershock.base.record import Record
 from aftershock.cluster.base import Cluster
-from aftershock.fault.base import NotLanded, perform
+from aftershock.fault.base import NotLanded, blast_of, perform
 from aftershock.fault.psql import Databases
 from aftershock.fault.scene import Scene
 from aftershock.oracle.base import Bench
@@ -147,7 +147,8 @@ class _Trial:
                 async with self._stage("restore"):
                     cluster = await stack.enter_async_context(self._factory())
                     self._plan.require(cluster)
-                pressure = await stack.enter_async_context(Pressure(report.folder / "pressure.jsonl"))
+                sampled = report.folder / "pressure.jsonl"
+                pressure = await stack.enter_async_context(Pressure(sampled, own=cluster.groups))
                 async with self._stage("users"):
                     if names := self._plan.stack.parties:
                         out = report.folder / "parties"
@@ -203,6 +204,9 @@ class _Trial:
         databases = Databases(api, self._plan.stack.namespace, self._plan.problem.databases)
         stack.push_async_callback(databases.close)
         scene = Scene(cluster, api, self._plan.stack.namespace, self._plan.problem.folder, users, databases)
+        scene.seed, scene.tell = self._seed, self._record.event
+        stores = {f"Pod/{database.pod}" for database in self._plan.problem.databases.values()}
+        scene.blast = blast_of((*self._plan.fault, *self._plan.trigger)) | stores
         stack.push_async_callback(scene.close)
         return scene
 
@@ -281,6 +285,7 @@ class _Trial:
             bench.ends = time.monotonic() + self._plan.problem.limits.judge
             outcome = await judge_node(self._plan.oracle, bench, report.baseline)
             bench.scene.users.check()
+            bench.scene.check()
             report.checks = check_results(outcome)
             report.conclude(*decide(outcome))
             report.decided_by = [result.id for result in deciding(outcome)]

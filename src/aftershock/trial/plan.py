@@ -10,7 +10,6 @@ from aftershock.base.errors import ProblemError
 from aftershock.cluster.base import Cluster
 from aftershock.fault.base import Primitive, compile_steps, require_all
 from aftershock.oracle.base import Check
-from aftershock.oracle.checks.challenge import Challenge
 from aftershock.oracle.tree import Node, compile_nodes, leaves, tree_steps
 from aftershock.problem.load import load
 from aftershock.problem.model import Problem
@@ -71,14 +70,13 @@ def _parts(made: Plan) -> Iterator[tuple[Primitive | Check, str]]:
         yield step, step.where
     for leaf in leaves(made.oracle):
         yield leaf.check, leaf.where
-        if isinstance(leaf.check, Challenge):
-            for below in leaf.check.further():
-                yield below.check, below.where
+        yield from leaf.check.further()
 
 
 def _refers(problem: Problem, thing: Primitive | Check, where: str) -> None:
     """The database and the manifest that a step or check names must be there."""
-    if getattr(thing, "query", "") or getattr(thing, "sql", ""):
+    asks = any(getattr(thing, name, "") for name in ("query", "sql", "table", "ask"))
+    if asks and "database" in type(thing).model_fields:
         name = getattr(thing, "database", None)
         if name is None and len(problem.databases) != 1:
             raise ProblemError("which database?", where=where, todo=f"add `in:`; {near('', problem.databases)}")

@@ -14,7 +14,7 @@ from aftershock.base.paths import cache_dir
 from aftershock.base.run import Completed
 from aftershock.cluster.api import Api
 from aftershock.cluster.base import World
-from aftershock.cluster.box import lifecycle, network, node, ready
+from aftershock.cluster.box import cgroups, lifecycle, network, node, ready
 from aftershock.cluster.box.layout import Layout, Owner, boxes_dir, read_layout
 from aftershock.cluster.box.node import Parts
 from aftershock.cluster.image.spec import ImageSpec
@@ -56,6 +56,10 @@ class Box:
     @property
     def world(self) -> World | None:
         return network.world(self.layout)
+
+    @property
+    def groups(self) -> tuple[Path, ...]:
+        return tuple(cgroups.roots(self.layout))
 
     @property
     def front_url(self) -> str:

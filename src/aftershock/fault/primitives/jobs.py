@@ -16,6 +16,7 @@ from aftershock.base.errors import ClusterError, ProblemError
 from aftershock.base.wait import NotYet
 from aftershock.cluster.api import Object
 from aftershock.fault.base import Primitive, Ref, primitive
+from aftershock.fault.primitives.objects import manifest_refs
 from aftershock.fault.scene import Scene, split_ref
 
 OWNED = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
@@ -61,6 +62,10 @@ class CreateJob(Primitive):
         if self.like and not self.name:
             raise ValueError("`like` needs the `name` of the new Job")
         return self
+
+    def touches(self) -> frozenset[str]:
+        named = {f"Job/{self.name}"} if self.name else set()
+        return super().touches() | manifest_refs(self._folder, self.manifest) | named
 
     def keeps(self) -> tuple[str, ...]:
         return (self.like,) if self.like else ()

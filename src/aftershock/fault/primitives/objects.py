@@ -1,8 +1,10 @@
 """Changes to Kubernetes objects, as an operator or a deploy tool makes them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
+import yaml
 from pydantic import Field, field_validator, model_validator
 
 from aftershock.base.errors import ClusterError
@@ -32,6 +34,9 @@ class Apply(Primitive):
             raise ValueError("`replace` goes with `manifest`")
         return self
 
+    def touches(self) -> frozenset[str]:
+        return super().touches() | manifest_refs(self._folder, self.manifest)
+
     async def run(self, scene: Scene) -> dict[str, Any]:
         objects = self.objects or scene.manifest(self.manifest, self.replace)
         applied = [await scene.api.apply(obj, namespace=scene.namespace) for obj in objects]
@@ -44,6 +49,15 @@ class Apply(Primitive):
                 raise NotYet(f"{kind}/{name} is not there")
             if self.ready and kind in ROLLED and (why := rollout_state(obj)):
                 raise NotYet(f"{kind}/{name}: {why}")
+
+
+def manifest_refs(folder: Path | None, name: str) -> frozenset[str]:
+    """References of the objects of a manifest file; none where it cannot be read: whoever applies it will say so."""
+    path = folder / name if folder and name else None
+    if path is None or not path.is_file():
+        return frozenset()
+    objects = [obj for obj in yaml.safe_load_all(path.read_text()) if isinstance(obj, dict)]
+    return frozenset(f"{obj.get('kind')}/{obj.get('metadata', {}).get('name')}" for obj in objects)
 
 
 def _name(obj: Object, before: Object) -> tuple[str, str, str | None]:
@@ -143,10 +157,19 @@ class Scale(Primitive):
     namespace: str | None = None
 
     async def run(self, scene: Scene) -> dict[str, Any]:
+        obj = await scene.get(self.object, self.namespace)
+        if obj is None:
+            raise ClusterError(f"there is no {self.object}", where=self.where)
+        await self._set(scene, self.replicas)
+        return {"object": self.object, "replicas": self.replicas, "before": obj["spec"].get("replicas", 1)}
+
+    async def _set(self, scene: Scene, replicas: int) -> None:
         kind, name = split_ref(self.object)
-        body = {"spec": {"replicas": self.replicas}}
+        body = {"spec": {"replicas": replicas}}
         await scene.api.patch(kind, name, self.namespace or scene.namespace, body, how="merge", subresource="scale")
-        return {"object": self.object, "replicas": self.replicas}
+
+    async def undo(self, scene: Scene, done: Mapping[str, Any]) -> None:
+        await self._set(scene, done["before"])
 
     async def landed(self, scene: Scene, done: Mapping[str, Any]) -> None:
         obj = await scene.get(self.object, self.namespace)
@@ -173,17 +196,28 @@ class SetImage(Primitive):
         return ref
 
     async def run(self, scene: Scene) -> dict[str, Any]:
+        before = field_of(await scene.get(self.object, self.namespace), self._path())
+        if before is MISSING:
+            raise ClusterError(f"{self.object} has no container {self.container}", where=self.where)
+        await self._set(scene, self.image)
+        return {"object": self.object, "image": self.image, "before": before}
+
+    def _path(self) -> str:
+        return f"spec.template.spec.containers[name={self.container}].image"
+
+    async def _set(self, scene: Scene, image: str) -> None:
         kind, name = split_ref(self.object)
-        containers = [{"name": self.container, "image": self.image}]
-        patch = {"spec": {"template": {"spec": {"containers": containers}}}}
+        patch = {"spec": {"template": {"spec": {"containers": [{"name": self.container, "image": image}]}}}}
         api = scene.tool("kubectl-set")
         await api.patch(kind, name, self.namespace or scene.namespace, patch, how="strategic")
-        return {"object": self.object, "image": self.image}
+
+    async def undo(self, scene: Scene, done: Mapping[str, Any]) -> None:
+        """As `kubectl rollout undo` would: one more revision with the image that was there."""
+        await self._set(scene, done["before"])
 
     async def landed(self, scene: Scene, done: Mapping[str, Any]) -> None:
         obj = await scene.get(self.object, self.namespace)
-        path = f"spec.template.spec.containers[name={self.container}].image"
-        if obj is None or field_of(obj, path) != self.image:
+        if obj is None or field_of(obj, self._path()) != self.image:
             raise NotYet(f"{self.object} does not have the image {self.image}")
         status = obj.get("status", {})
         if status.get("observedGeneration", 0) < obj["metadata"]["generation"]:

@@ -1,10 +1,12 @@
 """It happens again: the trigger fires once more, a pod goes, and users must hardly notice.
 
 Only this tells a lasting repair from "killed the blocker once". It damages the system, so it is
-run last, once, and only where all else is well.
+run last, once, and only where all else is well. What it leaves behind, such as a cordoned node, it
+takes back when it has been judged.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,11 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from aftershock.base.errors import AftershockError, DeadlinePassed, ProblemError
 from aftershock.base.wait import NotYet, until
-from aftershock.fault.base import NotLanded, Primitive, compile_steps, perform
+from aftershock.fault.base import NotLanded, Primitive, perform
 from aftershock.oracle.base import Bench, Check, Finding, check
 from aftershock.oracle.checks.served import SURE
+from aftershock.oracle.move import Move, compile_moves
 from aftershock.oracle.tree import (
-    Leaf,
     Node,
     check_results,
     compile_nodes,
@@ -56,7 +58,7 @@ class Challenge(Check):
     _then: Node | None = PrivateAttr(None)
 
     def prepare(self, spec: CheckSpec) -> "Challenge":
-        self._steps = compile_steps(read_steps(spec.source, self.steps_, (*spec.at, "steps")))
+        self._steps = compile_moves(read_steps(spec.source, self.steps_, (*spec.at, "steps")))
         if self.then:
             nodes = read_nodes(spec.source, self.then, (*spec.at, "then"))
             self._then = compile_nodes(GroupSpec("sequence", nodes), prefix=f"{spec.id}/")
@@ -65,9 +67,13 @@ class Challenge(Check):
     def steps(self) -> tuple[Primitive, ...]:
         return self._steps
 
-    def further(self) -> tuple[Leaf, ...]:
+    def disturbs(self) -> bool:
+        return True
+
+    def further(self) -> Sequence[tuple[Check, str]]:
         """The checks that follow the steps."""
-        return tuple(leaves(self._then)) if self._then is not None else ()
+        own = [(leaf.check, leaf.where) for leaf in leaves(self._then)] if self._then is not None else []
+        return [*own, *(inner for below, _ in own for inner in below.further())]
 
     async def baseline(self, bench: Bench) -> dict[str, Any]:
         for step in self._steps:
@@ -76,6 +82,12 @@ class Challenge(Check):
         return await take_baselines(self._then, bench) if self._then is not None else {}
 
     async def judge(self, bench: Bench, before: Any) -> Finding:
+        try:
+            return await self._judge(bench, before)
+        finally:
+            await take_back(self._steps, bench)
+
+    async def _judge(self, bench: Bench, before: Any) -> Finding:
         begin = bench.scene.users.now()
         steps = asyncio.create_task(perform(self._steps, bench.scene, bench.tell))
         try:
@@ -113,7 +125,9 @@ class Challenge(Check):
         measured["then"] = [asdict(result) for result in results]
         bad = [result for result in results if result.result in ("fail", "unknown")]
         said = "; ".join(f"{result.id}: {result.said}" for result in bad or results)
-        return Finding(outcome.result, said, measured, unfair=next((r.unfair for r in bad if r.unfair), ""))
+        unsafe = any(result.unsafe and result.result == "fail" for result in results)
+        unfair = next((r.unfair for r in bad if r.unfair), "")
+        return Finding(outcome.result, said, measured, unfair=unfair, unsafe=unsafe)
 
     async def _watch(self, bench: Bench, begin: float, steps: asyncio.Task[None]) -> tuple[Stall, bool]:
         """Watch users until all is known of the time for it, or a limit is passed; False: neither came about.
@@ -165,3 +179,13 @@ class Challenge(Check):
             f"longest stretch without a served request {seen.gap:.1f} s, "
             f"{seen.bad} of {seen.due} requests not served, in {seen.bad_seconds} seconds"
         )
+
+
+async def take_back(steps: Sequence[Primitive], bench: Bench) -> None:
+    """Undo what steps left behind, the last first, whatever came of them."""
+    for step in reversed(steps):
+        if isinstance(step, Move):
+            try:
+                await step.give_back(bench.scene)
+            except AftershockError as error:
+                bench.tell("give_back_failed", step=step.kind, where=step.where, error=error.what)

@@ -6,8 +6,8 @@ from pydantic import Field, field_validator
 
 from aftershock.base.errors import ProblemError
 from aftershock.fault.psql import QueryFailed, Rows
-from aftershock.oracle.base import Abnormal, Bench, Check, Finding, check
-from aftershock.oracle.checks.state import ask_until
+from aftershock.oracle.base import Abnormal, Bench, Finding, check
+from aftershock.oracle.checks.timed import Timed, ask_until
 from aftershock.oracle.ledger import array_literal, compare
 
 CHUNK = 2000
@@ -15,7 +15,7 @@ SHOWN = 5
 
 
 @check("ledger")
-class Ledger(Check):
+class Ledger(Timed):
     """Every acknowledged promise of the users' ledger is in the database exactly once.
 
     `query` returns the promise's id and then the columns that must equal the ledger's `compare`
@@ -34,15 +34,15 @@ class Ledger(Check):
             raise ValueError("the query must ask for `:ids`, for example `where id = any(:ids)`")
         return query
 
-    async def baseline(self, bench: Bench) -> dict[str, Any]:
+    async def first(self, bench: Bench) -> dict[str, Any]:
         """The ledger must hold before anything is broken, or the users and the stack do not fit."""
         found = await ask_until(lambda: self._look(bench), bench, self.within)
         if found.result != "pass":
             raise Abnormal(f"promises are not kept before anything is broken: {found.said}")
         return found.measured
 
-    async def judge(self, bench: Bench, before: Any) -> Finding:
-        return await ask_until(lambda: self._look(bench), bench, self.within)
+    async def look(self, bench: Bench, before: Any) -> Finding:
+        return await self._look(bench)
 
     async def _look(self, bench: Bench) -> Finding:
         users = bench.scene.users

@@ -13,6 +13,8 @@ from aftershock.oracle.windows import Criteria, Scan, Window, held_up, scan
 # What outside pressure can do to a healthy system: slow it, or the users' own program. When it is heavy,
 # probes and proxies run out of patience too, and some requests are refused; most are not.
 BLAMELESS = {"count", "fast", "median", "lag"}
+# How often a limit that was reached under outside pressure is put off, by another `hold` each time.
+EXTENSIONS = 2
 SURE = 0.5  # with less than this share served it is no healthy system, whatever the machine does
 
 
@@ -74,11 +76,11 @@ class Served(Check):
         if why and blameless(found):
             return Finding("unknown", f"{said}; the machine was under pressure: {why}", measured, unfair=why)
         if found.state == "open":
-            return Finding("unknown", f"the time for judging was over first; {said}", measured)
+            return Finding("unknown", f"the time for judging was over first; {said}", measured, unfair=why)
         return Finding("fail", said, measured)
 
     async def _watch(self, bench: Bench, hold: float, within: float, since: float) -> tuple[Scan, str]:
-        """Look until it is decided; once, a limit reached under outside pressure is put off by another `hold`."""
+        """Look until it is decided; a limit reached under outside pressure is put off (`EXTENSIONS`)."""
         users, criteria = bench.scene.users, self.criteria(hold)
         last: tuple[Scan, str] | None = None
 
@@ -99,7 +101,7 @@ class Served(Check):
                 raise NotYet(self._words(found, users.rate))
             return last
 
-        for put_off in (0.0, hold):
+        for put_off in (0.0, *[hold] * EXTENSIONS):
             limit += put_off
             seconds = min(bench.remaining(), limit - users.now() + criteria.patience + 5.0)
             try:

@@ -1,55 +1,23 @@
 """State, asked for until it is right or the time for it is over: a query, a field, a log."""
 
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from aftershock.base.errors import AftershockError, DeadlinePassed, ProblemError
-from aftershock.base.wait import NotYet, until
+from aftershock.base.errors import AftershockError, ProblemError
 from aftershock.cluster.api import Object
 from aftershock.fault.base import Ref
 from aftershock.fault.fields import MISSING, Expect, field_of, parse_path
 from aftershock.fault.psql import QueryFailed
-from aftershock.oracle.base import Abnormal, Bench, Check, Finding, check
+from aftershock.oracle.base import Abnormal, Bench, Finding, check
+from aftershock.oracle.checks.timed import Timed, ask_until
 
-
-async def ask_until(look: Callable[[], Awaitable[Finding]], bench: Bench, within: float) -> Finding:
-    """Ask until it passes; the last finding when `within` seconds (or the whole time) are over.
-
-    The seconds count from the first answer: checks share a session and may have to wait for it. An
-    error of the cluster is "cannot tell", and is asked again like a failure. In haste it is asked once.
-    """
-
-    async def ask() -> Finding:
-        try:
-            return await look()
-        except ProblemError:
-            raise
-        except AftershockError as error:
-            return Finding("unknown", error.what)
-
-    last = await ask()
-    if bench.hasty:
-        return last
-
-    async def probe() -> Finding:
-        nonlocal last
-        if last.result != "pass":
-            last = await ask()
-        if last.result != "pass":
-            raise NotYet(last.said)
-        return last
-
-    try:
-        return await until(probe, what="the check passes", seconds=min(within, bench.remaining()), every=0.5)
-    except DeadlinePassed:
-        return last
+__all__ = ["AtLeast", "LogProgress", "Sql", "Unchanged", "ask_until"]
 
 
 @check("sql")
-class Sql(Check):
+class Sql(Timed):
     """The first value that a query returns, asked through the session opened before the fault.
 
     With `unchanged` it must be what it was at baseline.
@@ -74,14 +42,14 @@ class Sql(Check):
     def expected(self, before: str | None) -> Expect:
         return Expect(equals=before if self.unchanged else self.equals, at_least=self.at_least, at_most=self.at_most)
 
-    async def baseline(self, bench: Bench) -> str | None:
+    async def first(self, bench: Bench) -> str | None:
         """The value before; a query that the database refuses is a fault of the problem."""
-        value = await self._baseline(bench)
+        value = await self._value_before(bench)
         if self.unchanged and not value:
             raise ProblemError("the query gives nothing before anything is broken", todo="there is nothing to be kept")
         return value
 
-    async def _baseline(self, bench: Bench) -> str | None:
+    async def _value_before(self, bench: Bench) -> str | None:
         try:
             rows = await bench.ask(self.database, self.query)
         except QueryFailed as error:
@@ -90,23 +58,20 @@ class Sql(Check):
             raise Abnormal(f"the query cannot be asked before anything is broken: {error.what}") from error
         return rows[0][0] if rows else None
 
-    async def judge(self, bench: Bench, before: Any) -> Finding:
+    async def look(self, bench: Bench, before: Any) -> Finding:
         expected = self.expected(before)
-
-        async def look() -> Finding:
-            try:
-                rows = await bench.ask(self.database, self.query)
-            except QueryFailed as error:
-                return Finding("fail" if error.decisive else "unknown", error.what, {"baseline": before})
-            value = rows[0][0] if rows else None
-            why = expected.refuse(value)
-            said = f"the query: {why}" if why else f"the query gives {value}"
-            return Finding("fail" if why else "pass", said, {"value": value, "baseline": before})
-
-        return await ask_until(look, bench, self.within)
+        try:
+            rows = await bench.ask(self.database, self.query)
+        except QueryFailed as error:
+            return Finding("fail" if error.decisive else "unknown", error.what, {"baseline": before})
+        value = rows[0][0] if rows else None
+        why = expected.refuse(value)
+        said = f"the query: {why}" if why else f"the query gives {value}"
+        absent = {} if value else {"absent": True}
+        return Finding("fail" if why else "pass", said, {"value": value, "baseline": before, **absent})
 
 
-class FieldCheck(Check):
+class FieldCheck(Timed):
     """Base of checks that compare one field of an object with what it was."""
 
     object: Ref
@@ -120,7 +85,7 @@ class FieldCheck(Check):
         parse_path(path)
         return path
 
-    async def baseline(self, bench: Bench) -> Any:
+    async def first(self, bench: Bench) -> Any:
         """The value before. Nothing there is a fault of the problem: it could never be kept."""
         value = field_of(await bench.scene.get(self.object, self.namespace), self.field)
         if value is MISSING or value is None:
@@ -141,47 +106,41 @@ class Unchanged(FieldCheck):
 
     within: float = Field(default=1.0, gt=0)
 
-    async def judge(self, bench: Bench, before: Any) -> Finding:
-        async def look() -> Finding:
-            obj, value = await self._value(bench)
-            shown = {"value": None if value is MISSING else value, "baseline": before}
-            if obj is None:
-                return Finding("fail", f"{self.object} is gone", shown)
-            if value is MISSING:
-                return Finding("fail", f"{self.object} has no {self.field} any more", shown)
-            if value != before:
-                return Finding("fail", f"{self.object} {self.field} was {before}, is {value}", shown)
-            return Finding("pass", f"{self.object} {self.field} is as it was", shown)
-
-        return await ask_until(look, bench, self.within)
+    async def look(self, bench: Bench, before: Any) -> Finding:
+        obj, value = await self._value(bench)
+        shown = {"value": None if value is MISSING else value, "baseline": before}
+        if obj is None:
+            return Finding("fail", f"{self.object} is gone", {**shown, "absent": True})
+        if value is MISSING:
+            return Finding("fail", f"{self.object} has no {self.field} any more", shown)
+        if value != before:
+            return Finding("fail", f"{self.object} {self.field} was {before}, is {value}", shown)
+        return Finding("pass", f"{self.object} {self.field} is as it was", shown)
 
 
 @check("at_least")
 class AtLeast(FieldCheck):
     """A number, such as ready replicas, is not below what it was at baseline."""
 
-    async def baseline(self, bench: Bench) -> float:
-        value = await super().baseline(bench)
+    async def first(self, bench: Bench) -> float:
+        value = await super().first(bench)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ProblemError(f"{self.object} {self.field} is {value!r}, not a number", todo="use `unchanged`")
         return value
 
-    async def judge(self, bench: Bench, before: Any) -> Finding:
-        async def look() -> Finding:
-            obj, value = await self._value(bench)
-            number = 0 if value is MISSING or value is None else value
-            shown = {"value": number, "baseline": before}
-            if obj is None:
-                return Finding("fail", f"{self.object} is gone", shown)
-            if number < before:
-                return Finding("fail", f"{self.object} {self.field} is {number}, it was {before}", shown)
-            return Finding("pass", f"{self.object} {self.field} is {number}, it was {before}", shown)
-
-        return await ask_until(look, bench, self.within)
+    async def look(self, bench: Bench, before: Any) -> Finding:
+        obj, value = await self._value(bench)
+        number = 0 if value is MISSING or value is None else value
+        shown = {"value": number, "baseline": before}
+        if obj is None:
+            return Finding("fail", f"{self.object} is gone", {**shown, "absent": True})
+        if number < before:
+            return Finding("fail", f"{self.object} {self.field} is {number}, it was {before}", shown)
+        return Finding("pass", f"{self.object} {self.field} is {number}, it was {before}", shown)
 
 
 @check("log_progress")
-class LogProgress(Check):
+class LogProgress(Timed):
     """Something goes on working: lines that match are in its pods' logs, from the last `fresh` seconds."""
 
     selector: str = Field(pattern="=")
@@ -219,13 +178,15 @@ class LogProgress(Check):
         said = f"{len(lines)} lines match `{self.pattern}` in the last {self.fresh} s, in the logs of {len(pods)} pods"
         if len(lines) >= self.count:
             return Finding("pass", said, shown)
-        return Finding("unknown", f"{said}; {unread}", shown) if unread else Finding("fail", said, shown)
+        if unread:
+            return Finding("unknown", f"{said}; {unread}", shown)
+        return Finding("fail", said, shown if pods else {**shown, "absent": True})
 
-    async def baseline(self, bench: Bench) -> Any:
+    async def first(self, bench: Bench) -> Any:
         found = await ask_until(lambda: self._look(bench), bench, self.within + self.fresh)
         if found.result != "pass":
             raise Abnormal(f"it does not work before anything is broken: {found.said}")
         return found.measured
 
-    async def judge(self, bench: Bench, before: Any) -> Finding:
-        return await ask_until(lambda: self._look(bench), bench, self.within)
+    async def look(self, bench: Bench, before: Any) -> Finding:
+        return await self._look(bench)

@@ -1,0 +1,3 @@
+# The on-call looks, and waits for it to go away.
+try kubectl -n "$ns" get pods
+sleep "$patience"
