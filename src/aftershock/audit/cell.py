@@ -7,7 +7,9 @@ read by four interpreters. The record of the trial is the result; stages are tol
 import asyncio
 import contextlib
 import json
+import signal
 import sys
+from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -54,10 +56,17 @@ def _tell(event: dict[str, Any]) -> None:
             sys.stdout.flush()
 
 
+async def _cancelled_by_sigterm(work: Coroutine[Any, Any, None]) -> None:
+    """The signal comes from the audit, or from the kernel when the audit is gone: the box goes too."""
+    task = asyncio.ensure_future(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await task
+
+
 def main() -> int:
     die_with_parent()
     try:
-        asyncio.run(run_cell(json.loads(Path(sys.argv[1]).read_text())))
+        asyncio.run(_cancelled_by_sigterm(run_cell(json.loads(Path(sys.argv[1]).read_text()))))
     except AftershockError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
