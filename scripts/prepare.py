@@ -5,7 +5,9 @@ import sys
 import time
 
 from aftershock.base.errors import AftershockError
+from aftershock.cluster import tools
 from aftershock.cluster.box.lifecycle import make_parts
+from aftershock.cluster.parts import ensure
 from aftershock.stack import load as stacks
 
 begin = time.monotonic()
@@ -16,6 +18,8 @@ def progress(text: str) -> None:
 
 
 async def main() -> None:
+    for name in tools.names():
+        await ensure(tools.tool(name), progress)
     for name in stacks.find():
         await make_parts(stacks.load(name).images(), progress)
 

@@ -34,7 +34,7 @@ SERVICES = ("accounts", "cart", "catalog", "flags", "gateway", "inventory", "not
 # Words that a real shop's cluster would not have. Bounded, so that `retrial` or `injection` are words of their own.
 TELLTALE = re.compile(
     r"aftershock|benchmark|chaos|\bfault[-_ ]?inject\w*|\bprobe-cluster\b|\boracle\b|\btrials?\b|\btest rig\b"
-    r"|\bproblem\.yaml\b|\bsimulat(?:ed|or|ion)\b|\bsynthetic\b|\bmock(?:ed)?\b|\bfake\b|/work/next",
+    r"|\bproblem\.yaml\b|\bsimulat(?:ed|or|ion)\b|\bsynthetic\b|\bmock(?:ed)?\b|\bfake\b",
     re.IGNORECASE,
 )
 KINDS = (

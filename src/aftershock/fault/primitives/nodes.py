@@ -184,7 +184,9 @@ class RebootNode(OnNode):
             node,
             """cd /etc/service
             sv -w 10 force-stop * >/dev/null 2>&1 || :
-            pkill -KILL -x containerd-shim || :
+            for task in /run/containerd/io.containerd.runtime.v2.task/k8s.io/*/init.pid; do
+              read -r _ _ _ shim _ </proc/"$(cat "$task")"/stat && kill -KILL "$shim"
+            done 2>/dev/null || :
             find /sys/fs/cgroup -path '*kubepods*' -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u |
               xargs -r kill -KILL 2>/dev/null || :
             cat /proc/sys/kernel/random/uuid >/run/boot_id
