@@ -1,9 +1,5 @@
 """Starting and stopping the users of a trial, and asking what they have been through."""
 
-import asyncio
-import contextlib
-import os
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -12,15 +8,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from aftershock.base.errors import ClusterError
-from aftershock.base.run import kill_group
 from aftershock.base.wait import NotYet, until
 from aftershock.cluster.base import World
+from aftershock.workload.child import Child
 from aftershock.workload.ledger import ORDER, Ledger
 from aftershock.workload.served import Request, RequestLog, Second, Window
 
 __all__ = ["Users"]
-
-SOURCE = Path(__file__).resolve().parents[2]
 
 
 class Users:
@@ -57,23 +51,12 @@ class Users:
         program += ["--sources", world.users if world else ""]
         program += ["--rate", f"{rate:g}", "--seed", str(seed), "--out", str(out)]
         program += ["--journeys", str(journeys), "--journey", journey, "--components", ",".join(components)]
-        self._argv = world.argv(program) if world else program
-        self._process: asyncio.subprocess.Process | None = None
+        self._child = Child("the users' program", world.argv(program) if world else program, out / "users.log")
         self.log = RequestLog(out / "requests.jsonl")
         self.ledger = Ledger(out / "ledger.jsonl")
 
     async def __aenter__(self) -> Self:
-        self._out.mkdir(parents=True, exist_ok=True)
-        path = os.pathsep.join(filter(None, (str(SOURCE), os.environ.get("PYTHONPATH", ""))))
-        with (self._out / "users.log").open("ab") as said:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,
-            )
+        await self._child.start()
         try:
             await until(self._begun, what="the users have started", seconds=20, where=str(self._out))
         except BaseException:
@@ -93,25 +76,11 @@ class Users:
 
     def check(self) -> None:
         """Raise ClusterError when the users' program has ended by itself: figures after that mean nothing."""
-        if self._process is not None and self._process.returncode is not None:
-            said = (self._out / "users.log").read_text(errors="replace").strip()[-400:]
-            raise ClusterError(
-                f"the users' program ended with {self._process.returncode}: {said}", where=str(self._out / "users.log")
-            )
+        self._child.check()
 
     async def stop(self) -> None:
         """End the users; also when they do not listen. Their files stay."""
-        process, self._process = self._process, None
-        if process is None or process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(5):
-                await process.wait()
-        except TimeoutError:
-            kill_group(process.pid)
-            await process.wait()
+        await self._child.stop()
 
     def now(self) -> float:
         """The time on the users' clock: seconds since the epoch, as of their start, that never jumps."""

@@ -6,10 +6,7 @@ started them; a trial's end with the trial as well.
 """
 
 import asyncio
-import contextlib
 import json
-import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,13 +15,12 @@ from typing import Any, Self
 
 from aftershock.base.errors import ClusterError, MissingCapability, UsageError
 from aftershock.base.record import read_lines
-from aftershock.base.run import kill_group
 from aftershock.base.wait import NotYet, until
 from aftershock.cluster.base import Cluster, World
+from aftershock.workload.child import Child
 
 __all__ = ["ADDRESSES", "Outside", "Parties", "world_of"]
 
-SOURCE = Path(__file__).resolve().parents[2]
 ADDRESSES = {"payments": "203.0.113.10", "mail": "203.0.113.11", "hooks": "203.0.113.12", "pager": "203.0.113.13"}
 
 
@@ -86,26 +82,17 @@ class Outside(Parties):
         if unknown:
             raise UsageError(f"there is no party `{unknown[0]}`", todo=f"known: {', '.join(ADDRESSES)}")
         self._kept = kept
-        self._process: asyncio.subprocess.Process | None = None
         program = [sys.executable, "-m", "aftershock.workload.parties", "--out", str(out)]
         program += [f"--listen={name}={(listen or ADDRESSES)[name]}" for name in names]
         if not kept:
             program.append("--die-with-parent")
-        self._argv = world.argv_kept(program) if world else program
+        argv = world.argv_kept(program) if world else program
+        self._child = Child("the external parties' program", argv, out / "parties.log")
 
     async def __aenter__(self) -> Self:
         self.out.mkdir(parents=True, exist_ok=True)
         (self.out / "control").unlink(missing_ok=True)
-        path = os.pathsep.join(filter(None, (str(SOURCE), os.environ.get("PYTHONPATH", ""))))
-        with (self.out / "parties.log").open("ab") as said:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,
-            )
+        await self._child.start()
         try:
             await until(self._listening, what="the external parties listen", seconds=20, where=str(self.out))
         except BaseException:
@@ -120,25 +107,13 @@ class Outside(Parties):
             await self.stop()
 
     async def _listening(self) -> None:
-        if self._process is not None and self._process.returncode is not None:
-            said = (self.out / "parties.log").read_text(errors="replace").strip()[-400:]
-            raise ClusterError(f"the external parties ended: {said}", where=str(self.out / "parties.log"))
+        self._child.check()
         if not (self.out / "control").exists() or not (self.out / "parties.json").exists():
             raise NotYet("they have not said so")
 
     async def stop(self) -> None:
         """End them; their ledgers stay."""
-        process, self._process = self._process, None
-        if process is None or process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(5):
-                await process.wait()
-        except TimeoutError:
-            kill_group(process.pid)
-            await process.wait()
+        await self._child.stop()
 
 
 def world_of(cluster: Cluster, names: Sequence[str]) -> World:

@@ -182,10 +182,10 @@ class RebootNode(OnNode):
         await on_node(
             scene,
             node,
-            """cd /etc/service
+            r"""cd /etc/service
             sv -w 10 force-stop * >/dev/null 2>&1 || :
             for task in /run/containerd/io.containerd.runtime.v2.task/k8s.io/*/init.pid; do
-              read -r _ _ _ shim _ </proc/"$(cat "$task")"/stat && kill -KILL "$shim"
+              kill -KILL "$(sed 's/.*) . \([0-9]*\) .*/\1/' /proc/"$(cat "$task")"/stat)"
             done 2>/dev/null || :
             find /sys/fs/cgroup -path '*kubepods*' -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u |
               xargs -r kill -KILL 2>/dev/null || :

@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from aftershock.workload.parties.server import LARGEST, Gone, Server
+
 __all__ = ["Gone", "HttpParty", "Request"]
 
-LARGEST = 4 << 20
 REASONS = {
     200: "OK", 201: "Created", 202: "Accepted", 400: "Bad Request", 402: "Payment Required", 404: "Not Found",
     409: "Conflict", 500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
-
-
-class Gone(Exception):
-    """The party is gone before it has answered."""
 
 
 @dataclass(frozen=True)
@@ -39,49 +36,25 @@ class Request:
 Handler = Callable[[Request], Awaitable[tuple[int, Any]]]
 
 
-class HttpParty:
+class HttpParty(Server):
     """A server that gives each request to `handle`."""
 
     def __init__(self, handle: Handler) -> None:
+        super().__init__()
         self._handle = handle
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port."""
-        self._server = await asyncio.start_server(self._connected, host, port, limit=LARGEST)
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
-
-    async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        for task in list(self._open):
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
-        try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, Gone):
-                while (request := await _read(reader)) is not None:
-                    status, data = await self._handle(request)
-                    body = json.dumps(data).encode()
-                    writer.write(
-                        f"HTTP/1.1 {status} {REASONS.get(status, 'Unknown')}\r\nContent-Type: application/json\r\n"
-                        f"Content-Length: {len(body)}\r\n\r\n".encode()
-                        + body
-                    )
-                    await writer.drain()
-                    if request.headers.get("connection", "").lower() == "close":
-                        break
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._open.discard(task)
-            writer.close()
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while (request := await _read(reader)) is not None:
+            status, data = await self._handle(request)
+            body = json.dumps(data).encode()
+            writer.write(
+                f"HTTP/1.1 {status} {REASONS.get(status, 'Unknown')}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n".encode()
+                + body
+            )
+            await writer.drain()
+            if request.headers.get("connection", "").lower() == "close":
+                break
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:

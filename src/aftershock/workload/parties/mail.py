@@ -1,7 +1,6 @@
 """The mail relay: takes mail by SMTP and writes down what it took."""
 
 import asyncio
-import contextlib
 import re
 import time
 from email.parser import BytesHeaderParser
@@ -9,14 +8,14 @@ from pathlib import Path
 
 from aftershock.workload.journal import Journal
 from aftershock.workload.parties.behaviour import Moods
+from aftershock.workload.parties.server import Server
 
 __all__ = ["MailRelay"]
 
 NEVER = 3600.0
-LARGEST = 4 << 20
 
 
-class MailRelay:
+class MailRelay(Server):
     """SMTP (RFC 5321) as far as a client needs it. A mail is in the ledger before it is acknowledged.
 
     Moods: `refuse` (451: try again later), `reject` (550), `hang` (no answer to the mail, nothing taken),
@@ -27,38 +26,11 @@ class MailRelay:
     moods = ("refuse", "reject", "hang", "drop-after")
 
     def __init__(self, ledger: Path) -> None:
+        super().__init__()
         self.told = Moods("mail", self.moods)
         self._ledger = Journal(ledger)
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port."""
-        self._server = await asyncio.start_server(self._connected, host, port, limit=LARGEST)
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
-
-    async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        for task in list(self._open):
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
-        try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-                await self._talk(reader, writer)
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._open.discard(task)
-            writer.close()
-
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async def say(text: str) -> None:
             writer.write(text.encode() + b"\r\n")
             await writer.drain()
