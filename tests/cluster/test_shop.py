@@ -259,6 +259,8 @@ async def test_what_never_gets_healthy_is_told(shop: Shop) -> None:
                             "image": "registry.internal/platform/migrations:1.11.0",
                             "imagePullPolicy": "IfNotPresent",
                             "command": ["sh", "-c", "echo no printer found >&2; exit 3"],
+                            # Without one, Kubernetes calls a container ready for as long as it runs at all.
+                            "readinessProbe": {"exec": {"command": ["test", "-e", "/run/printer"]}},
                         }
                     ]
                 },
