@@ -8,7 +8,7 @@ from aftershock.base.errors import MissingCapability, ProblemError
 from aftershock.fault.base import Primitive, compile_steps, primitive, require_all
 from aftershock.fault.fields import MISSING, Expect, covers, field_of, parse_path
 from aftershock.fault.primitives.jobs import fresh_job
-from aftershock.fault.primitives.objects import _pointer_state
+from aftershock.fault.primitives.objects import _pointer_state, as_kept
 from aftershock.problem.schema import read_steps
 from aftershock.problem.source import Source
 
@@ -85,6 +85,13 @@ def test_a_patch_has_landed_when_the_object_covers_it():
     assert not covers({"data": {"a": "2"}}, {"data": {"a": None}})
     assert covers(POD, {"spec": {"containers": [{"name": "log", "image": "log:2"}]}})
     assert not covers(POD, {"spec": {"containers": [{"name": "log", "image": "log:3"}]}})
+
+
+def test_what_a_secret_is_given_in_plain_text_is_looked_for_as_it_is_kept():
+    secret = {"kind": "Secret", "data": {"app": "bmV3", "worker": "b2xk"}}
+    assert covers(secret, as_kept({"stringData": {"app": "new"}}))
+    assert not covers(secret, as_kept({"stringData": {"worker": "new"}}))
+    assert covers(secret, as_kept({"data": {"worker": "b2xk"}, "stringData": {"app": "new"}}))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Changes to Kubernetes objects, as an operator or a deploy tool makes them."""
 
+import base64
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -64,6 +65,15 @@ def _name(obj: Object, before: Object) -> tuple[str, str, str | None]:
     return before["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace")
 
 
+def as_kept(patch: dict[str, Any]) -> dict[str, Any]:
+    """A patch as the API server keeps it: what a Secret is given in plain text is read back encoded."""
+    if not isinstance(plain := patch.get("stringData"), dict):
+        return patch
+    encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in plain.items()}
+    kept = {key: value for key, value in patch.items() if key != "stringData"}
+    return {**kept, "data": {**kept.get("data", {}), **encoded}}
+
+
 @primitive("patch")
 class Patch(Primitive):
     """Patch one object. With `merge` and `strategic` the patch is a mapping, with `json` a list of operations."""
@@ -90,7 +100,7 @@ class Patch(Primitive):
         if obj is None:
             raise NotYet(f"{self.object} is not there")
         if isinstance(self.patch, dict):
-            if not covers(obj, self.patch):
+            if not covers(obj, as_kept(self.patch)):
                 raise NotYet(f"{self.object} does not hold what the patch says")
             return
         for operation in self.patch:
