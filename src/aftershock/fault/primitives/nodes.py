@@ -9,6 +9,7 @@ from aftershock.base.errors import ClusterError
 from aftershock.base.wait import NotYet
 from aftershock.cluster.api import Object
 from aftershock.fault.base import Primitive, primitive
+from aftershock.fault.eviction import emptied, pods_on
 from aftershock.fault.machine import look_on, on_node, pods_of
 from aftershock.fault.scene import Scene
 
@@ -140,33 +141,13 @@ class Drain(Cordon):
 
     namespace: str | None = None
 
-    async def _pods(self, scene: Scene, node: str) -> list[Object]:
-        pods = await scene.api.list("Pod", self.namespace, fields=f"spec.nodeName={node}")
-        owners = [{o["kind"] for o in pod["metadata"].get("ownerReferences") or []} for pod in pods]
-        return [
-            pod
-            for pod, kinds in zip(pods, owners, strict=True)
-            if not kinds & {"DaemonSet", "Node"} and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
-        ]
-
     async def run(self, scene: Scene) -> dict[str, Any]:
         done = await super().run(scene)
-        evicted = [
-            f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in await self._pods(scene, done["node"])
-        ]
-        return {**done, "evicted": evicted}
+        return {**done, "pods": await pods_on(scene, done["node"], self.namespace)}
 
     async def landed(self, scene: Scene, done: Mapping[str, Any]) -> None:
         await super().landed(scene, done)
-        left = await self._pods(scene, done["node"])
-        for pod in left:
-            meta = pod["metadata"]
-            if not meta.get("deletionTimestamp"):
-                body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": meta["name"]}}
-                path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
-                await scene.api.request("POST", path, body=body)  # 429 where a budget forbids it: asked again
-        if left:
-            raise NotYet(f"{len(left)} pods are still on {done['node']}")
+        await emptied(scene, done["node"], done["pods"])
 
 
 @primitive("reboot_node")

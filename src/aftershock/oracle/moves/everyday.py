@@ -11,27 +11,12 @@ from pydantic import Field, PrivateAttr, model_validator
 from aftershock.base.errors import ClusterError
 from aftershock.base.wait import NotYet
 from aftershock.cluster.api import Object, pod_ready, rollout_state
-from aftershock.cluster.kinds import kind_path
 from aftershock.fault.base import Ref
+from aftershock.fault.eviction import emptied, pods_on
 from aftershock.fault.scene import Scene, split_ref
 from aftershock.oracle.move import Move, move
 
 ROLLED = ("Deployment", "StatefulSet", "DaemonSet")
-
-
-def evictable(pod: Object) -> bool:
-    """Whether `kubectl drain --ignore-daemonsets --delete-emptydir-data` would evict a pod.
-
-    >>> evictable({"metadata": {"ownerReferences": [{"kind": "DaemonSet"}]}})
-    False
-    >>> evictable({"metadata": {"ownerReferences": [{"kind": "ReplicaSet"}]}, "status": {"phase": "Running"}})
-    True
-    """
-    meta = pod["metadata"]
-    owners = [owner["kind"] for owner in meta.get("ownerReferences") or []]
-    mirror = "kubernetes.io/config.mirror" in (meta.get("annotations") or {})
-    ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
-    return not (mirror or ended or "DaemonSet" in owners or meta.get("deletionTimestamp"))
 
 
 @move("drain_node")
@@ -63,12 +48,7 @@ class DrainNode(Move):
         if not obj["spec"].get("unschedulable"):
             self._cordoned.append(node)
             await scene.tool("kubectl-cordon").patch("Node", node, None, {"spec": {"unschedulable": True}}, how="merge")
-        pods = {
-            pod["metadata"]["uid"]: (pod["metadata"]["namespace"], pod["metadata"]["name"])
-            for pod in await scene.api.list("Pod", fields=f"spec.nodeName={node}")
-            if evictable(pod)
-        }
-        return {"node": node, "pods": pods}
+        return {"node": node, "pods": await pods_on(scene, node)}
 
     async def _node_of(self, scene: Scene) -> str:
         pods = await scene.api.list("Pod", self.namespace or scene.namespace, labels=self.selector)
@@ -78,23 +58,7 @@ class DrainNode(Move):
         raise ClusterError(f"no running pod matches {self.selector}", where=self.where, todo="nothing to be drained")
 
     async def landed(self, scene: Scene, done: Mapping[str, Any]) -> None:
-        left = [
-            (pod["metadata"]["namespace"], pod["metadata"]["name"])
-            for pod in await scene.api.list("Pod", fields=f"spec.nodeName={done['node']}")
-            if pod["metadata"]["uid"] in done["pods"]
-        ]
-        for space, name in left:
-            body = {
-                "apiVersion": "policy/v1",
-                "kind": "Eviction",
-                "metadata": {"name": name, "namespace": space},
-            }
-            path = kind_path("Pod", space, name) + "/eviction"
-            answer = await scene.tool("kubectl-drain").request("POST", path, body=body)
-            if answer.is_error and answer.status_code not in (404, 409, 429):
-                raise ClusterError(f"a pod cannot be evicted ({answer.status_code}): {answer.text[:200]}", where=path)
-        if left:
-            raise NotYet(f"{len(left)} pods are still on {done['node']}: {', '.join(name for _, name in left[:5])}")
+        await emptied(scene, done["node"], done["pods"])
         if self.ready and self.selector:
             pods = await scene.api.list("Pod", self.namespace or scene.namespace, labels=self.selector)
             if not any(pod_ready(pod) for pod in pods):
