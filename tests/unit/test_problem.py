@@ -180,3 +180,16 @@ def test_the_digest_covers_the_folder_and_nothing_else(folder):
 def test_a_link_is_refused(folder):
     (folder / "notes.md").symlink_to("/etc/hostname")
     assert "a link" in refusal(folder).what
+
+
+def test_noise_begins_with_the_fault_and_names_its_line(folder):
+    from aftershock.fault.base import compile_steps
+
+    change(folder, "trigger:\n", "noise: {level: high, restart: [Deployment/docs]}\ntrigger:\n")
+    (noise,) = compile_steps(read(folder).fault)
+    assert (noise.kind, noise.level, noise.restart) == ("noise", "high", ["Deployment/docs"])
+
+    change(folder, "level: high", "level: loud")
+    with pytest.raises(ProblemError) as caught:
+        compile_steps(read(folder).fault)
+    assert caught.value.where.endswith(f"problem.yaml:{line_of(folder, 'noise:')}")

@@ -33,6 +33,8 @@ def problem_schema() -> dict[str, Any]:
     defs["node"] = {"oneOf": [*groups, *(_check(name, cls, defs) for name, cls in checks.items())]}
     for name, of in (("fault", "step"), ("trigger", "step"), ("oracle", "node")):
         schema["properties"][name]["items"] = {"$ref": f"#/$defs/{of}"}
+    noise = _params(steps["noise"], defs)
+    schema["properties"]["noise"] = {"anyOf": [noise, {"type": "null"}], "default": None}
     return _headed(schema, "problem.yaml")
 
 

@@ -1,5 +1,6 @@
 """The command `trial`: one agent at one problem, told as it happens."""
 
+import secrets
 import time
 from pathlib import Path
 from typing import Any
@@ -18,24 +19,37 @@ def trial(
     kubeconfig: str = typer.Option("", "--kubeconfig", help="Use this existing cluster instead of a box."),
     context: str = typer.Option("", "--context", help="Context of that kubeconfig."),
     front: str = typer.Option("", "--front", help="URL of the front door of that cluster, if not a node port."),
+    noise: str = typer.Option("", "--noise", help="off, low or high, in the place of the problem's own level."),
+    seed: int = typer.Option(1, "--seed", help="Of the users' choices, and of all that is left to chance."),
+    keep: bool = typer.Option(False, "--keep", help="Leave the box as it is at the end, to be looked at."),
     as_json: bool = JSON,
 ) -> None:
     """Bring an incident about on a fresh cluster, let an agent answer it, and judge."""
     out = Output(as_json)
-    document = run_async(
-        out, run_trial(out, problem, agent, record=record, kubeconfig=kubeconfig, context=context, front=front)
-    )
+    chosen = {"record": record, "kubeconfig": kubeconfig, "context": context, "front": front, "noise": noise}
+    document = run_async(out, run_trial(out, problem, agent, **chosen, seed=seed, keep=keep))
     show_verdict(out, document)
     out.result(**document)
     raise typer.Exit(0 if document["verdict"] in ("succeeded", "failed", "unsafe") else 4)
 
 
 async def run_trial(
-    out: Output, problem: str, agent: str, *, record: str = "", kubeconfig: str = "", context: str = "", front: str = ""
+    out: Output,
+    problem: str,
+    agent: str,
+    *,
+    record: str = "",
+    kubeconfig: str = "",
+    context: str = "",
+    front: str = "",
+    noise: str = "",
+    seed: int = 1,
+    keep: bool = False,
 ) -> dict[str, Any]:
     """Plan, conduct and draw one trial."""
     from contextlib import AbstractAsyncContextManager
 
+    from aftershock.base.errors import UsageError
     from aftershock.base.paths import records_dir
     from aftershock.cluster.base import Cluster
     from aftershock.stack.provide import on_fresh_cluster, saved
@@ -44,6 +58,8 @@ async def run_trial(
     from aftershock.trial.plan import plan
     from aftershock.workload.warm import warm
 
+    if noise not in ("", "off", "low", "high"):
+        raise UsageError(f"`{noise}` is no level of noise", todo="give off, low or high")
     planned = plan(problem, agent)
     folder = (
         Path(record).resolve()
@@ -60,16 +76,20 @@ async def run_trial(
         def factory() -> AbstractAsyncContextManager[Cluster]:
             return on_existing(existing, planned.stack, front=front, progress=out.progress)
     else:
+        kept = f"kept-{secrets.token_hex(3)}" if keep else ""
         # What is built once is not part of the trial's time.
         await saved(planned.stack, out.progress, warm=warm)
 
         def factory() -> AbstractAsyncContextManager[Cluster]:
-            return on_fresh_cluster(planned.stack)
+            return on_fresh_cluster(planned.stack, name=kept, keep=keep)
 
     out.progress(f"record: {folder}")
-    document = await conduct(planned, factory, folder, listener=lambda event: tell(out, event))
+    document = await conduct(planned, factory, folder, listener=lambda event: tell(out, event), seed=seed, noise=noise)
     if (folder / "users").is_dir():
         write_page([folder], folder / "trial.html", title=planned.problem.title)
+    if keep and not kubeconfig:
+        out.progress(f"the box {kept} is kept: `aftershock shell {kept}`, and `aftershock down {kept}` when done")
+        document = {**document, "box": kept}
     return document
 
 

@@ -18,6 +18,7 @@ from aftershock.problem.model import (
     Page,
     Postmortem,
     Problem,
+    StepSpec,
     Suffering,
     walk,
 )
@@ -76,7 +77,7 @@ def read(folder: Path) -> Problem:
         postmortem=Postmortem(**file.postmortem.model_dump()),
         users_rate=file.users.rate,
         databases={name: Database(**entry.model_dump()) for name, entry in file.databases.items()},
-        fault=read_steps(source, file.fault, ("fault",)),
+        fault=(*noise_of(source, file), *read_steps(source, file.fault, ("fault",))),
         trigger=read_steps(source, file.trigger, ("trigger",)),
         suffering=Suffering(**file.suffering.model_dump()),
         page=Page(**file.page.model_dump()),
@@ -90,6 +91,11 @@ def read(folder: Path) -> Problem:
         size=file.size,
         components=tuple(file.components),
     )
+
+
+def noise_of(source: Source, file: ProblemFile) -> tuple[StepSpec, ...]:
+    """The innocent changes, as the fault's first step: they begin with it, and go on beside what follows."""
+    return (StepSpec("noise", file.noise, source, ("noise",)),) if file.noise is not None else ()
 
 
 def _audit(source: Source, file: ProblemFile) -> AuditRules:

@@ -84,7 +84,7 @@ class AuditFile(Strict):
 
 
 class ProblemFile(Strict):
-    """The keys of problem.yaml. `fault`, `trigger` and `oracle` are read by the functions below."""
+    """The keys of problem.yaml. `noise`, `fault`, `trigger` and `oracle` are read by the functions below."""
 
     title: str = Field(min_length=1)
     summary: str = Field(min_length=1)
@@ -95,6 +95,7 @@ class ProblemFile(Strict):
     postmortem: PostmortemFile
     users: UsersFile = UsersFile(rate=None)
     databases: dict[str, DatabaseFile] = Field(default_factory=dict)
+    noise: dict[str, Any] | None = None
     fault: list[Any] = Field(default_factory=list)
     trigger: list[Any] = Field(default_factory=list)
     suffering: SufferingFile = SufferingFile()

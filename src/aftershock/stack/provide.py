@@ -104,13 +104,15 @@ async def _past(box: Box, stack: Stack, folder: Path, warm: Warm | None, progres
 
 
 @contextlib.asynccontextmanager
-async def on_fresh_cluster(stack: Stack, *, name: str = "", progress: Progress = quiet) -> AsyncIterator[Box]:
-    """A new box with the stack on it, users served; it ends with the block."""
+async def on_fresh_cluster(
+    stack: Stack, *, name: str = "", keep: bool = False, progress: Progress = quiet
+) -> AsyncIterator[Box]:
+    """A new box with the stack on it, users served; it ends with the block, but for one to be kept."""
     state = await saved(stack, progress)
     box = await snapshots.restore(
-        state, name or f"trial-{secrets.token_hex(3)}", ephemeral=True, images=stack.images(), progress=progress
+        state, name or f"trial-{secrets.token_hex(3)}", ephemeral=not keep, images=stack.images(), progress=progress
     )
-    async with boxes.closing(box):
+    async with contextlib.nullcontext() if keep else boxes.closing(box):
         began = time.time()
         await front_answers(box, stack)
         if history.present(state.folder / PAST):

@@ -54,7 +54,14 @@ BASELINE_GRACE = 10.0
 
 
 async def conduct(
-    plan: Plan, factory: Factory, folder: Path, *, listener: Listener | None = None, front: str = "", seed: int = 1
+    plan: Plan,
+    factory: Factory,
+    folder: Path,
+    *,
+    listener: Listener | None = None,
+    front: str = "",
+    seed: int = 1,
+    noise: str = "",
 ) -> dict[str, Any]:
     """Run a trial and return its final document, which is also `trial.json` in its folder.
 
@@ -63,19 +70,20 @@ async def conduct(
         folder: a new folder for the record.
         listener: gets every event as it happens.
         front: URL of the front door, for a cluster without a world of its own.
-        seed: of the users' choices.
+        seed: of the users' choices, and of all that is left to chance.
+        noise: `off`, `low` or `high`, in the place of the problem's own level.
 
     Raises:
         asyncio.CancelledError: it was interrupted (also by SIGTERM); the record says so by then.
     """
     record = Record(folder, listener)
-    report = Report(plan, folder)
+    report = Report(plan, folder, seed, noise)
     begin = time.monotonic()
     report.write(record)
     record.event("trial", problem=plan.problem.id, agent=plan.agent.name, digest=plan.problem.digest)
     try:
         with _terminable():
-            await _Trial(plan, factory, record, report, front, seed).run()
+            await _Trial(plan, factory, record, report, front, seed, noise).run()
         report.state = "finished"
     except asyncio.CancelledError:
         report.state = "interrupted"
@@ -131,13 +139,16 @@ def _terminable() -> Any:
 class _Trial:
     """The stages, in the order in which they are called."""
 
-    def __init__(self, plan: Plan, factory: Factory, record: Record, report: Report, front: str, seed: int) -> None:
+    def __init__(
+        self, plan: Plan, factory: Factory, record: Record, report: Report, front: str, seed: int, noise: str
+    ) -> None:
         self._plan = plan
         self._factory = factory
         self._record = record
         self._report = report
         self._front = front
         self._seed = seed
+        self._noise = noise
 
     async def run(self) -> None:
         report = self._report
@@ -204,7 +215,7 @@ class _Trial:
         databases = Databases(api, self._plan.stack.namespace, self._plan.problem.databases)
         stack.push_async_callback(databases.close)
         scene = Scene(cluster, api, self._plan.stack.namespace, self._plan.problem.folder, users, databases)
-        scene.seed, scene.tell = self._seed, self._record.event
+        scene.seed, scene.noise, scene.tell = self._seed, self._noise or None, self._record.event
         stores = {f"Pod/{database.pod}" for database in self._plan.problem.databases.values()}
         scene.blast = blast_of((*self._plan.fault, *self._plan.trigger)) | stores
         stack.push_async_callback(scene.close)

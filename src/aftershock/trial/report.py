@@ -27,6 +27,8 @@ class Report:
 
     plan: Plan
     folder: Path
+    seed: int = 1
+    noise: str = ""
     state: State = "running"
     stage: str = ""
     verdict: Verdict | None = None
@@ -52,6 +54,8 @@ class Report:
             "stack": self.plan.stack.name,
             "stack_digest": self.plan.stack.digest,
             "agent": self.plan.agent.name,
+            "seed": self.seed,
+            "noise": self.noise,
             "state": self.state,
             "stage": self.stage,
             "verdict": self.verdict,
