@@ -40,3 +40,16 @@ def test_too_little_space_is_told_before_work_begins(monkeypatch: pytest.MonkeyP
         host.require_room(tmp_path / "not/made/yet", 500, "a box")
     host.require_room(tmp_path, 99, "a box")
     assert [f.ok for f in host.findings() if f.name.startswith("space")] == [False, False]
+
+
+def test_the_limit_of_watches_is_raised_and_never_lowered(tmp_path: Path) -> None:
+    limit = tmp_path / "max_user_instances"
+    limit.write_text("128\n")
+    host.allow_watches(limit)
+    assert limit.read_text() == "4096\n"
+    limit.write_text("8192\n")
+    host.allow_watches(limit)
+    assert limit.read_text() == "8192\n"
+    with pytest.raises(HostError, match="inotify") as refused:
+        host.allow_watches(tmp_path / "none" / "max_user_instances")
+    assert "sysctl" in refused.value.todo

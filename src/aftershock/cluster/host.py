@@ -16,9 +16,11 @@ from pathlib import Path
 from aftershock.base.errors import HostError
 from aftershock.base.paths import cache_dir, state_dir
 
-__all__ = ["Finding", "cgroup_version", "filter_bridges", "findings", "require_host", "require_room"]
+__all__ = ["Finding", "allow_watches", "cgroup_version", "filter_bridges", "findings", "require_host", "require_room"]
 
 MIB = 1 << 20
+INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+INSTANCES = 4096
 PROGRAMS = {
     "ip": "iproute2",
     "iptables": "iptables",
@@ -61,6 +63,24 @@ def filter_bridges() -> bool:
     if not Path("/proc/sys/net/bridge").is_dir():
         subprocess.run(["modprobe", "br_netfilter"], capture_output=True, check=False)
     return Path("/proc/sys/net/bridge").is_dir()
+
+
+def allow_watches(path: Path = INOTIFY) -> None:
+    """Let the machine's root hold enough inotify instances for all nodes of all boxes.
+
+    The kernel counts them by user, so all nodes share one limit: a node with the control plane takes
+    19, another 8 (counted in /proc/*/fd), and the usual limit of 128 ends at a dozen nodes, with
+    kubelets that die at start. Only ever raised; it lasts until the machine's next boot.
+    """
+    try:
+        if int(path.read_text()) < INSTANCES:
+            path.write_text(f"{INSTANCES}\n")
+    except (OSError, ValueError) as error:
+        raise HostError(
+            f"the limit of inotify instances cannot be raised: {error}",
+            where=str(path),
+            todo=f"sysctl fs.inotify.max_user_instances={INSTANCES}",
+        ) from error
 
 
 def _link_type(kind: str) -> bool:

@@ -19,7 +19,7 @@ from aftershock.base.run import run
 from aftershock.cluster.box import cgroups, network, node
 from aftershock.cluster.box.layout import SLOTS, Layout, Owner, boxes_dir, check_name, check_nodes, read_layout
 from aftershock.cluster.box.node import Parts
-from aftershock.cluster.host import memory_available, require_host, require_room
+from aftershock.cluster.host import allow_watches, memory_available, require_host, require_room
 from aftershock.cluster.image.build import Image, Pulled, build_images, system_images
 from aftershock.cluster.image.spec import ImageSpec
 from aftershock.cluster.image.store import pull, seed, store_dir
@@ -127,6 +127,7 @@ def all_layouts() -> list[Layout]:
 async def start_nodes(layout: Layout, parts: Parts, *, restored: bool, restore: Sequence[Path] = ()) -> Layout:
     """Start all nodes of a box that has no running ones."""
     try:
+        allow_watches()
         node.prepare(layout, parts, restored=restored, restore=restore)
         _admin_kubeconfig(layout)
         cgroups.make(layout)
